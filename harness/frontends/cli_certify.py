@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from bitverdict.harness.frontends.cli_run import check_arguments, defaults
-from bitverdict.harness.frontends.subjects import find_subject
+from bitverdict.harness.frontends.subjects import find_subject_or_launcher
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
 from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.targets import targets
@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         except (OSError, ValueError) as error:
             raise UsageError(f"--known {arguments.known}: {error}; give a JSON list") from None
     asked = argparse.Namespace(**defaults())
-    asked.stems, asked.launcher, asked.target = [find_subject(arguments.stem, "certify")], arguments.launcher, arguments.target
+    address, asked.launcher = find_subject_or_launcher(arguments.stem, arguments.launcher, "certify")
+    asked.stems, asked.target = [address], arguments.target
     sources = check_arguments(asked)
     if lacking := [source for source in sources if source.unserved_reason]:
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bitverdict.harness.frontends.subjects import find_subject
+from bitverdict.harness.frontends.subjects import find_subject_or_launcher
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 
@@ -32,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     from bitverdict.harness.session.case_line import case_of
 
     machines = [target(name) for name in arguments.target or ["emulated:sm_90"]]
-    contract = contract_at(find_subject(arguments.contract, "order"))
+    address, arguments.launcher = find_subject_or_launcher(arguments.contract, arguments.launcher, "order")
+    contract = contract_at(address)
     recorded_orders = read_orders(arguments.check) if arguments.check else None
     requests = []
     for machine in machines:

@@ -77,6 +77,13 @@ def find_subject(word: str, command: str) -> str:
     return addresses[0]
 
 
+def find_subject_or_launcher(word: str, launcher: str, command: str) -> tuple[str, str]:
+    """As `find_subject`, and the launcher to judge: `launcher`, or `word` where it names a bare one."""
+    if not launcher and (subjects := find_subjects([find_subject(word, command)], command)).launcher:
+        return subjects.addresses[0], subjects.launcher
+    return find_subject(word, command), launcher
+
+
 def find_tests_below(folder: Path) -> list[str]:
     """The tests in the test files of `folder`, then those below it, by name. UsageError where there are none."""
     files = [path for path in _test_files(folder) if _DECORATOR.search(path.read_bytes())]

@@ -201,7 +201,7 @@ class Tally:
         words = sum(row.words for row in self.rows.values())
         numbers = {decision: self.total(decision) for decision in Decision} | {Decision.CANCELLED: self.cancelled_cases.total()}
         counts = ", ".join(f"{number} {decision}" for decision, number in numbers.items() if number)
-        text = f"{self.ran} cases judged, {words:,} output words compared: {counts or 'nothing ran'}"
+        text = f"{self.ran} case{'s' * (self.ran != 1)} judged, {words:,} output words compared: {counts or 'nothing ran'}"
         left_out = self.completeness.sentence()
         return "; ".join([text, *([left_out] if left_out else []), *self.open()])
 

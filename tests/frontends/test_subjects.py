@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.frontends.subjects import Subjects, decorated_tests, find_subject, find_subjects, find_tests_below
+from bitverdict.harness.frontends.subjects import (
+    Subjects,
+    decorated_tests,
+    find_subject,
+    find_subject_or_launcher,
+    find_subjects,
+    find_tests_below,
+)
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 
@@ -107,6 +114,8 @@ def test_a_command_that_takes_one_names_the_tests_of_a_file(folder: Path) -> Non
     assert find_subject("test_a.py::TestRows::test_method", "order") == A[1]
     with pytest.raises(UsageError, match=r"has 2 tests; name one of test_a\.py:test_a, test_a\.py:TestRows\.test_method"):
         find_subject("test_a.py", "order")
+    assert find_subject_or_launcher("launchers.py:softmax", "", "order") == ("softmax", "launchers.py:softmax")
+    assert find_subject_or_launcher("softmax", "launchers.py:mine", "order") == ("softmax", "launchers.py:mine")
     assert decorated_tests("test_a.py") == ["test_a"] and not decorated_tests("launchers.py")
 
 
