@@ -58,7 +58,7 @@ COMMANDS = {
         "join the journals of the shards of one run, each case counted once", "frontends.cli_merge", group="CI and fleets"
     ),
     "ci": Command("what journals say, as annotations, a summary, SARIF and JUnit", "frontends.cli_ci", group="CI and fleets"),
-    "mcp": Command("serve judge and explain to an agent, by the Model Context Protocol", "frontends.mcp_server"),
+    "mcp": Command("serve judge, explain and trace to an agent, by the Model Context Protocol", "frontends.mcp_server"),
     "watch": Command("judge at each save: a launcher, a test or a contract in a file", "frontends.cli_watch", forks=True),
     "mutate": Command("put faults into a kernel: which would its cases miss?", "frontends.cli_mutate", forks=True, group="Prove"),
     "replay": Command(

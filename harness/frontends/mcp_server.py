@@ -21,7 +21,7 @@ MOST_FAILURES = 5  # verdicts of one answer: one a bug, the smallest case of eac
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Serve judge and explain to an agent, over standard input and output (docs/public.md)"
+    parser.description = "Serve judge, explain and trace to an agent, over standard input and output (docs/public.md)"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,8 +36,8 @@ def server() -> MCPServer:
     from mcp.server import MCPServer
 
     found = MCPServer("bitverdict", instructions="Judges Triton and Gluon kernels on emulated GPUs. No GPU is needed.")
-    found.tool(structured_output=False)(judge)
-    found.tool(structured_output=False)(explain)
+    for tool in (judge, explain, trace):
+        found.tool(structured_output=False)(tool)
     return found
 
 
@@ -60,8 +60,20 @@ def explain(outcome: str) -> str:
     return json.dumps(events[0] if events else {"status": 2, "sentence": errors.strip()})
 
 
+def trace(what: str, target: str = "sm_90", tile: str = "", program: int = 0) -> str:
+    """What a launch computes, right or wrong: a line for each variable of a program, or the elements of one `tile`. `what`:
+    FILE:FUNCTION that launches, FILE::TEST, or FILE:LAUNCHER."""
+    done = _command("trace", what, "--target", target, "--program", str(program), *(["--tile", tile] if tile else []))
+    return json.dumps({"status": done.returncode, "text": done.stdout, "errors": done.stderr.strip()[-2000:]})
+
+
 def _events(*words: str) -> tuple[list[dict], str]:
     """The events of a command, and what it wrote to standard error."""
-    command = [sys.executable, "-m", "bitverdict", *words, "--format", "json"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = _command(*words, "--format", "json")
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def _command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bitverdict", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )

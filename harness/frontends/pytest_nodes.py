@@ -157,8 +157,9 @@ class NodeJudge:
             pytest.fail(no_commands(f"error: {fault}"), pytrace=False)
 
     def hold_test(self, source: Callable[[Target], CaseSource], target: str, properties: Properties) -> None:
-        """Judge a test of the public functions on the target called so: a failure has the report as its text, and no traceback."""
-        __tracebackhide__ = True
+        """Judge a test of the public functions on the target called so: a failure has the report as its text, and no traceback.
+
+        This frame is not hidden: without any, pytest says that all are."""
         fault_text = ""
         try:
             found = replace(source_of(source, self.machine(target), sealed=self.sealed), seed=self.seed)

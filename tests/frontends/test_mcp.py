@@ -1,4 +1,4 @@
-"""Contract under test: the MCP server judges a kernel and explains an outcome, asked over stdio by the SDK's own client."""
+"""Contract under test: the MCP server judges a kernel and explains an outcome and shows a tile, asked over stdio by the SDK's own client."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ def asked(folder: Path, *calls: tuple[str, dict]) -> tuple[set[str], list[dict]]
 def test_the_server_judges_and_explains(tmp_path: Path) -> None:
     (tmp_path / "test_double.py").write_text(KERNEL)
     (tmp_path / "test_masked.py").write_text(MASKED)
-    names, (wrong, right, page, unknown) = asked(
+    names, (wrong, right, page, unknown, tile) = asked(
         tmp_path,
         ("judge", {"what": "test_double.py", "max_cases": 4}),
         ("judge", {"what": "test_masked.py", "max_cases": 4}),
         ("explain", {"outcome": "stray read"}),
         ("judge", {"what": "gone.py"}),
+        ("trace", {"what": "test_masked.py::test_double", "tile": "at", "program": 0}),
     )
-    assert names == {"judge", "explain"}
+    assert names == {"judge", "explain", "trace"}
     assert wrong["status"] == 1 and wrong["bugs"][0]["verdict"]["outcome"] == page["outcome"] == "stray read"
     assert Path(tmp_path, wrong["bugs"][0]["replay"]).is_file()
     assert right["status"] == 0 and not right["bugs"]
     assert unknown["status"] == 2 and "there is no file gone.py" in unknown["sentence"]
+    assert tile["status"] == 0 and "at after line" in tile["text"]
