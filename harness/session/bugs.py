@@ -34,6 +34,7 @@ class Bug:
     not_stored: str = ""  # why there is none
     causes: Causes = field(default_factory=Causes)  # what its cases say of it
     widest: Verdict | None = None  # of its cases the one with the most elements
+    witness_elements: int = 0  # of the case that the cause speaks of, where that is not the reduced one
 
     @property
     def key(self) -> tuple:
@@ -53,6 +54,9 @@ class Bug:
     def explain(self) -> None:
         """Tell the reduced case's verdict the cause that the cases agree on, and keep the widest picture beside it."""
         told = {name: value for name, value in self.verdict.details.items() if name not in ("cause", "cause_kind", "cause_kinds")}
+        witness = self.causes.witness
+        if witness is not None and witness.details.get("cause") != self.verdict.details.get("cause"):
+            self.witness_elements = elements(witness)
         picture = self.widest.details.get("heat") if self.widest is not None else None
         if cells(picture) > max(4, cells(self.verdict.details.get("heat"))):
             told["heat_before"] = picture
@@ -75,7 +79,8 @@ class Bug:
     def report(self, *, near: Path | None = None, is_full: bool = False) -> RenderableType:
         """Headline, lines of source, help, the smallest case, the line that replays it; `is_full`: and words, pictures, details."""
         shown_notes = [note for note in self.notes if is_full or not note.startswith(SHRUNK)]
-        notes = [f"{self.case_count} cases show it", *shown_notes] if self.case_count > 1 else shown_notes
+        wider = f"; the cause speaks of one with {self.witness_elements:,} elements" if self.witness_elements else ""
+        notes = [f"{self.case_count} cases show it{wider}", *shown_notes] if self.case_count > 1 else shown_notes
         line = self.replay_line(directory=near)
         call = self.source.contract.call_text(self.case)
         emulated = f'with bv.emulated("{self.source.target.arch}"): {call}' if self.source.target.emulated and call else call

@@ -31,14 +31,17 @@ class Causes:
                 self.widest[each] = verdict
 
     @property
-    def details(self) -> dict:
-        """Details of the cause that most cases name; none where they do not agree. A number, which is
-        solved for in each case, has to be the same in all."""
+    def witness(self) -> Verdict | None:
+        """The verdict whose cause is told: that which most cases name; None where they do not agree. A number, which is solved for
+        in each case, has to be the same in all."""
         least = {kind: (1.0 if kind.startswith(CONSTANT_CAUSE) else AGREEMENT_SHARE) * self.cases for kind in self.kinds}
         kind = next((kind for kind, count in self.kinds.most_common() if count >= least[kind]), None)
-        if kind is None:
-            return {}
-        told = self.widest[kind].details
+        return None if kind is None else self.widest[kind]
+
+    @property
+    def details(self) -> dict:
+        """Details of the cause of `witness`."""
+        told = {} if self.witness is None else self.witness.details
         return {name: told[name] for name in ("cause", "cause_kind", "cause_kinds") if name in told}
 
 

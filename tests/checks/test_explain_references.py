@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.session import bugs
 from bitverdict.harness.session.causes import Causes
 from bitverdict.reference.formats import FORMATS, decode, encode
 
@@ -252,6 +254,26 @@ def test_the_kind_that_holds_in_each_case_is_the_cause_of_all() -> None:
     causes.add(said(["moved"], 1))
     causes.add(said(["twice"], 1))
     assert causes.details == {}
+
+
+def test_a_cause_that_speaks_of_a_wider_case_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bugs, "failure_report", lambda *told, **named: told[4])
+    for words, note in (
+        ("divided by 4", "2 cases show it"),
+        ("divided by 512", "2 cases show it; the cause speaks of one with 900 elements"),
+    ):
+        cases = [
+            Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, details={"cause": each, "cause_kind": "mean", "of": of})
+            for each, of in (("divided by 4", 3), (words, 900))
+        ]
+        bug: Any = bugs.Bug(
+            SimpleNamespace(contract=SimpleNamespace(call_text=lambda case: ""), target=SimpleNamespace(), name=""), None, cases[0]
+        )
+        bug.source.target.name, bug.source.target.emulated, bug.case_count, bug.not_stored = "", False, 2, "no room"
+        for verdict in cases:
+            bug.add_verdict(verdict)
+        bug.explain()
+        assert bug.verdict.details["cause"] == words and bug.report() == [note]
 
 
 @pytest.mark.parametrize(("sizes", "number"), [((50, 40, 30, 50), 0.003), ((50, 50, 50, 20), 0.0)])

@@ -1,4 +1,4 @@
-"""Contract under test: the MCP server judges a kernel and explains an outcome and shows a tile, asked over stdio by the SDK's own client."""
+"""Contract under test: the MCP server judges a kernel, explains an outcome and shows a tile, asked by the SDK's own client."""
 
 from __future__ import annotations
 
