@@ -23,7 +23,7 @@ from bitverdict.harness.session import tables
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.failure_report import DETAILS_ELSEWHERE, cells, headline
+from bitverdict.harness.session.failure_report import DETAILS_ELSEWHERE, HELP, cells, headline, help_lines
 from bitverdict.harness.session.reproducers import versions
 from bitverdict.harness.session.tally import Tally
 from bitverdict.harness.workers.pool import WorkerPool
@@ -31,7 +31,7 @@ from bitverdict.harness.workers.task import task_result_of
 
 LEAST_DRAWN = 64  # words: of fewer that are all wrong the sentence says as much as a picture
 MOST_EXAMINED = 12  # failing cases of a run that are launched again for pictures
-NOT_A_CASE = DETAILS_ELSEWHERE | {"timeline", "in flight", "text"}
+NOT_A_CASE = DETAILS_ELSEWHERE | {*HELP, "timeline", "in flight", "text"}
 
 
 def header(command: list[str] | None = None) -> dict[str, Any]:
@@ -154,6 +154,7 @@ def failure(
         "details": [
             [key, _lines(value)] for key, value in details.items() if key not in NOT_A_CASE and value not in (None, "", [], {})
         ],
+        "help": help_lines(verdict, case),
         "notes": notes,
         "case": describe(case),
         "replay": replay,

@@ -89,10 +89,7 @@ def failure_report(
         parts += [Text(f"  at {verdict.location}"), *excerpt(verdict.location, case, operation)]
     for name in (each for each in details if each.endswith("location")):
         parts += [Text(f"  {name}: {details[name]}"), *excerpt(str(details[name]), case)]
-    help_lines = [str(details[name]) for name in HELP if details.get(name)]
-    if verdict.outcome in (Outcome.STRAY_READ, Outcome.STRAY_WRITE) and verdict.location:
-        help_lines.append(mask_help(verdict.location, case, operation))
-    parts += [Paragraph(Text.assemble(("help: ", "bold green"), line)) for line in help_lines if line]
+    parts += [Paragraph(Text.assemble(("help: ", "bold green"), line)) for line in help_lines(verdict, case)]
     if is_full:
         parts += _words_and_pictures(details)
     elsewhere = DETAILS_ELSEWHERE | ({"text"} if details.get("layer") == "front end" else set())  # its message and line are above
@@ -103,6 +100,15 @@ def failure_report(
     parts += [Paragraph(Text(f"note: {note}", style="yellow")) for note in notes]
     parts += [_whole_line("call", call)] if call else []
     return Group(*parts, _whole_line("case", describe(case)), _whole_line("replay", replay_line, "bold"))
+
+
+def help_lines(verdict: Verdict, case: Case) -> list[str]:
+    """What to do about it, a sentence each."""
+    lines = [str(verdict.details[name]) for name in HELP if verdict.details.get(name)]
+    if verdict.outcome in (Outcome.STRAY_READ, Outcome.STRAY_WRITE) and verdict.location:
+        operation = str(verdict.details.get("operation", "")).partition("= ")[2]
+        lines.append(mask_help(verdict.location, case, operation))
+    return [line for line in lines if line]
 
 
 def _words_and_pictures(details: Mapping[str, Any]) -> list[Any]:

@@ -94,7 +94,15 @@ def test_the_page_is_one_file_and_escapes_what_kernels_say() -> None:
     text = page(told(), HEADER)
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)|@import|url\(|https?://(?!www\.w3\.org/2000/svg)""", text)
     assert "<script>alert" not in text and "&lt;script&gt;alert" in text
-    for due in (HEADER["command"], HEADER["commit"], "triton 3.9.0", "multiple of 16", "m = 512", "replay .bitverdict"):
+    for due in (
+        HEADER["command"],
+        HEADER["commit"],
+        "triton 3.9.0",
+        "multiple of 16",
+        "m = 512",
+        "replay .bitverdict",
+        "wait on the mb",
+    ):
         assert due in text
 
 

@@ -71,6 +71,7 @@ def failure(name: str, outcome: str, pictures: list[dict]) -> dict[str, Any]:
         "first": [{"at": [0, 8], "got": "0x3c00 (1)", "expected": "0x4000 (2)", "ulp": 1024}],
         "heat": None,
         "details": [["rule", ["TMA load writes shared memory until a wait on the mbarrier that counts its bytes"]]],
+        "help": ["wait on the mbarrier before the load"],
         "notes": ["12 cases show it"],
         "case": "m=16 n=16 k=64 dtype=fp16 regime=normal data_seed=0 schedule=eager",
         "replay": f"bitverdict replay .bitverdict/failures/{name}-emulated_sm_90-0123456789ab.json",
