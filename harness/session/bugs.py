@@ -53,14 +53,15 @@ class Bug:
 
     def explain(self) -> None:
         """Tell the reduced case's verdict the cause that the cases agree on, and keep the widest picture beside it."""
-        told = {name: value for name, value in self.verdict.details.items() if name not in ("cause", "cause_kind", "cause_kinds")}
+        replaced = ("cause", "cause_kind", "cause_kinds")
+        details = {name: value for name, value in self.verdict.details.items() if name not in replaced}
         witness = self.causes.witness
         if witness is not None and witness.details.get("cause") != self.verdict.details.get("cause"):
             self.witness_elements = elements(witness)
         picture = self.widest.details.get("heat") if self.widest is not None else None
         if cells(picture) > max(4, cells(self.verdict.details.get("heat"))):
-            told["heat_before"] = picture
-        self.verdict = replace(self.verdict, details=told | self.causes.details)
+            details["heat_before"] = picture
+        self.verdict = replace(self.verdict, details=details | self.causes.details)
 
     def replay_line(self, *, directory: Path | None = None) -> str:
         """The line that judges it again, its path as it is typed in the directory `near`; why there is none where it could not be
