@@ -40,6 +40,7 @@ _DRIVER_REFUSES = "Failed to create tensor map descriptor"  # cuTensorMapEncodeT
 _ROOMS = (
     ("harness/lab/tma_limits/tma_kernels.py", ""),  # kernels and their launchers, though they lie in the harness
     ("harness/emulator", "emulator"),
+    ("harness/ptx_machine", "emulator"),
     ("reference", "reference"),
     ("harness", "harness"),
 )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.ptx_machine.launch import PtxKernel, active_device
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -26,7 +26,7 @@ _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 @dataclass(frozen=True)
 class CudaKernel:
     """A kernel of a CUDA C++ file, launched as `PtxKernel` is. `name`: a function, or an instance of a template as in C++
-    ("sgemm<64, 8>"). `options`: further ones of nvcc. ValueError for what nvcc does not compile, with what it says, and for a name
+    ("sgemm<64, 8>"). `options`: further ones of nvcc. BadArgument for what nvcc does not compile, with what it says, and for a name
     that the file lacks or has several times."""
 
     path: Path
@@ -58,7 +58,7 @@ def cuda_kernel(
     """The kernel `name` of the CUDA C++ file `source`."""
     path = Path(source)
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; cuda_kernel takes a file of CUDA C++")
+        raise BadArgument(f"{path}: no such file; cuda_kernel takes a file of CUDA C++")
     return CudaKernel(path.resolve(), name, shared_bytes, tuple(options), tuple((constants or {}).items()))
 
 
@@ -90,7 +90,7 @@ def compile_kernel(path: Path, changed: int, name: str, arch: str, options: tupl
         command = [find_nvcc(), "--ptx", "-lineinfo", "-std=c++17", f"-arch={target}", f"-I{path.parent}", *options]
         done = subprocess.run([*command, "-o", str(out), str(source)], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise ValueError(f"nvcc does not compile {path} for {target}:\n{(done.stderr or done.stdout).strip()}")
+            raise BadArgument(f"nvcc does not compile {path} for {target}:\n{(done.stderr or done.stdout).strip()}")
         text = out.read_text()
     return text, _mangled_name(path, text, name)
 
@@ -105,7 +105,7 @@ def _mangled_name(path: Path, text: str, name: str) -> str:
     matches = [entry for entry, written in demangled.items() if wanted in _spellings(written)]
     if len(matches) != 1:
         there = ", ".join(sorted(set(demangled.values()))) or "none"
-        raise ValueError(f"{path} has {len(matches) or 'no'} kernels called {name!r}: it has {there}; a mangled name is taken too")
+        raise BadArgument(f"{path} has {len(matches) or 'no'} kernels called {name!r}: it has {there}; a mangled name is taken too")
     return matches[0]
 
 

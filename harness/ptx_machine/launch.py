@@ -31,7 +31,7 @@ class PtxKernel:
     one for each parameter; bytes of a struct. `shared_bytes`: of `.extern .shared`. `constants`: what the host writes to variables
     of the module, by name.
 
-    ValueError for a shape or an argument that the kernel does not take. EmulatedFault for what is wrong with a launch: "not
+    BadArgument for a shape or an argument that the kernel does not take. EmulatedFault for what is wrong with a launch: "not
     modelled" before anything runs, with the line of the instruction, where the machine does not execute one.
     """
 
@@ -107,32 +107,32 @@ def active_device() -> Device:
 def _three(size: Sequence[int] | int) -> tuple[int, int, int]:
     sizes = (size,) if isinstance(size, int) else tuple(size)
     if not 1 <= len(sizes) <= 3 or any(not isinstance(each, int) or each < 1 for each in sizes):
-        raise ValueError(f"{size!r}: a grid or a block is one to three positive integers")
+        raise BadArgument(f"{size!r}: a grid or a block is one to three positive integers")
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
 
 
 def _check_block(block: tuple[int, int, int]) -> None:
     if int(np.prod(block)) > MOST_THREADS:
-        raise ValueError(f"block {block}: a CTA has at most {MOST_THREADS} threads")
+        raise BadArgument(f"block {block}: a CTA has at most {MOST_THREADS} threads")
 
 
 def _arguments(memory: GlobalMemory, parameters: Sequence[Parameter], values: Sequence[object]) -> list[Words]:
     """Words [1] of each parameter."""
     if len(values) != len(parameters):
-        raise ValueError(f"the kernel has {len(parameters)} parameters, {len(values)} arguments were given")
+        raise BadArgument(f"the kernel has {len(parameters)} parameters, {len(values)} arguments were given")
     return [_argument(memory, parameter, value) for parameter, value in zip(parameters, values, strict=True)]
 
 
 def _argument(memory: GlobalMemory, parameter: Parameter, value: object) -> Words:
     if parameter.kind == "b8":
         if not isinstance(value, bytes) or len(value) != parameter.size:
-            raise ValueError(f"parameter {parameter.name} is a struct of {parameter.size} bytes: give them as bytes, not {value!r}")
+            raise BadArgument(f"parameter {parameter.name} is a struct of {parameter.size} bytes: give bytes, not {value!r}")
         return np.frombuffer(value, np.uint8)
     dtype = DTYPES[8 * parameter.size]
     if hasattr(value, "data_ptr"):
         if parameter.size != 8:
-            raise ValueError(f"parameter {parameter.name} is .{parameter.kind}, and no address")
+            raise BadArgument(f"parameter {parameter.name} is .{parameter.kind}, and no address")
         return np.array([memory.add(parameter.name, bytes_of(parameter.name, value))], dtype)
     if parameter.kind in ("f32", "f64"):
         return np.array([value], f"f{parameter.size}").view(dtype)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words, bits
 from bitverdict.harness.emulator.ptx.steps import DATA, Block, Step, note_registers, operand, reverse_postorder, split_list, step_of
 from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement, parse_module
@@ -158,18 +158,18 @@ class KernelProgram:
         return words
 
     def data(self, constants: Sequence[tuple[str, object]]) -> np.ndarray:
-        """The bytes of the module's variables, with those that the host wrote. ValueError for one that the module lacks."""
+        """The bytes of the module's variables, with those that the host wrote. BadArgument for one that the module lacks."""
         data = np.frombuffer(bytes(self.module.data), np.uint8)
         if constants:
             data = data.copy()
         for name, value in constants:
             offsets = self.module.offsets
             if name not in offsets:
-                raise ValueError(f"constant {name!r}: the module has {', '.join(sorted(offsets)) or 'none'}")
+                raise BadArgument(f"constant {name!r}: the module has {', '.join(sorted(offsets)) or 'none'}")
             raw, offset = np.frombuffer(value, np.uint8), offsets[name]  # type: ignore[call-overload]  # any buffer
             end = min([at for at in offsets.values() if at > offset], default=data.size)
             if raw.size > end - offset:
-                raise ValueError(f"constant {name!r}: {raw.size} bytes, and it has {end - offset}")
+                raise BadArgument(f"constant {name!r}: {raw.size} bytes, and it has {end - offset}")
             data[offset : offset + raw.size] = raw
         return data
 

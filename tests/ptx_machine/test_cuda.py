@@ -162,6 +162,17 @@ def test_cuda_is_judged_by_a_reference() -> None:
         bv.assert_right(scaled, (torch.randn(300),), reference=lambda xp, x: 3.0001 * x, target="emulated:sm_90")
 
 
+def misnamed(x: torch.Tensor) -> torch.Tensor:
+    bv.cuda_kernel(FILE, "scale")[1, 32](x)
+    return x
+
+
+@needs_nvcc
+def test_what_a_launcher_asks_wrongly_of_cuda_is_its_own_failure() -> None:
+    with pytest.raises(AssertionError, match=r"refused: .*no kernels called 'scale'"):
+        bv.assert_right(misnamed, (torch.randn(30),), reference=lambda xp, x: x, target="emulated:sm_90")
+
+
 @needs_nvcc
 @pytest.mark.parametrize("syncs", ["true", "false"])
 def test_a_template_without_its_barrier_is_a_race(syncs: str) -> None:
