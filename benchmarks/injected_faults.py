@@ -48,6 +48,7 @@ def session(faults: int, target: str, timeout: float, workers: int, out: Path) -
     cases = EVERY * faults
     state, junit = out / "state", out / "junit.xml"
     variables = os.environ | {"BITVERDICT_STATE": str(state), "BITVERDICT_INJECTED": f"{cases}/{target}/{timeout:g}"}
+    variables.pop("BITVERDICT_SHARE", None)  # all of its cases, whatever share of the suite this commit runs
     words = [sys.executable, "-m", "pytest", SESSION, "-q", "--tb=no", "-p", "no:cacheprovider", f"--junitxml={junit}", "-rN"]
     words += ["-p", "no:randomly", "--no-header"]
     if importlib.util.find_spec("xdist") is not None and workers:
