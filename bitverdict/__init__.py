@@ -89,9 +89,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"bitverdict.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"bitverdict has no {name}; it has {', '.join(sorted(__all__))}")
+    import_module("bitverdict.harness.model.trusted_imports").begin()  # pytest puts the folder of a test file before Python's own
     if problem := import_module("bitverdict.harness.model.triton_release").installed_triton().problem:
         raise ImportError(problem)
-    import_module("bitverdict.harness.model.trusted_imports").begin()  # pytest puts the folder of a test file before Python's own
     return getattr(import_module(f"bitverdict.{_HOME[name]}"), name)
 
 
