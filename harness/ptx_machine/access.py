@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from bitverdict.harness.emulator.ptx.meanings import meaning
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words, bits
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words, bits
 from bitverdict.harness.emulator.ptx.steps import DATA, conversion_of_load
 from bitverdict.harness.ptx_machine.memory import ASYNC, Conflict, Judge
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
@@ -201,6 +201,8 @@ def _read(
 def _load_parameter(reader: StatementReader) -> ThreadStep | None:
     """A vector: `_parameter_keys` of what lies behind one another. A single word is a register's move."""
     kind, names = reader.modifiers[-1], reader.names(reader.operands[0])
+    if "[%" in reader.operands[1].replace(" ", ""):
+        raise UnknownOpcode(f"{reader.statement}: a parameter at an address in a register is not executed here")
     if len(names) == 1:
         return None
     reader.accept("param", "v2", "v4", kind)

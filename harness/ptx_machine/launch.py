@@ -144,8 +144,7 @@ def ptx_kernel(
 ) -> PtxKernel:
     """The kernel `name` (the first one where it is empty) of a PTX module: its text, or a file that has it. `constants`: what the
     host writes to variables of the module, by name: buffers."""
-    is_text = isinstance(source, str) and ".entry" in source
-    text = str(source) if is_text else Path(source).read_text()
+    text = source if isinstance(source, str) and ".entry" in source else Path(source).read_text()
     return PtxKernel(text, name, shared_bytes, tuple((constants or {}).items()))
 
 

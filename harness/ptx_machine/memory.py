@@ -187,11 +187,14 @@ class Judge:
         unit = int(units[place])
         warps_bad = np.flatnonzero(read_epoch[place] > self.order.known[threads[place], :warps])
         cta_first = int(threads[place]) // self.order.threads * self.order.threads
-        other = NO_THREAD
+        reader_number = NO_THREAD
         if len(warps_bad):
             lane = int(shadow.reader[slots[place], warps_bad[0]])
-            other = cta_first + int(warps_bad[0]) * WARP + max(lane, 0) + self.first_thread
-        return Conflict(int(threads[place]) + self.first_thread, other, unit, False, shadow.steps[shadow.read_step[slots[place]]])
+            first_reader = cta_first + int(warps_bad[0]) * WARP
+            lane = int(first_reader == int(threads[place])) if lane == SEVERAL else lane  # not the thread that writes
+            reader_number = first_reader + lane + self.first_thread
+        step = shadow.steps[shadow.read_step[slots[place]]]
+        return Conflict(int(threads[place]) + self.first_thread, reader_number, unit, False, step)
 
     def write(
         self, step: ThreadStep, threads: np.ndarray, offsets: np.ndarray, size: int, *, changes: np.ndarray | None = None

@@ -159,9 +159,7 @@ class KernelProgram:
 
     def data(self, constants: Sequence[tuple[str, object]]) -> np.ndarray:
         """The bytes of the module's variables, with those that the host wrote. BadArgument for one that the module lacks."""
-        data = np.frombuffer(bytes(self.module.data), np.uint8)
-        if constants:
-            data = data.copy()
+        data = np.frombuffer(bytearray(self.module.data), np.uint8)
         for name, value in constants:
             offsets = self.module.offsets
             if name not in offsets:

@@ -39,11 +39,10 @@ def _call(reader: StatementReader) -> ThreadStep:
 
 
 def _fail(active: Active, step: ThreadStep, words: list[np.ndarray]) -> np.ndarray:
-    message, file, line, function, _ = (each[0] for each in words)
-    machine = active.machine
-    where = f"{_text(machine, step, file)}:{int(line)}"
-    said = f"{_text(machine, step, function)}: assertion `{_text(machine, step, message)}` failed ({where})"
-    raise fault("device assert", said, step, thread=int(active.threads[0]) + machine.memory.first_thread)
+    machine, line = active.machine, int(words[2][0])
+    condition, file, function = (_text(machine, step, words[place][0]) for place in (0, 1, 3))
+    thread = int(active.threads[0]) + machine.memory.first_thread
+    raise fault("device assert", f"{function}: assertion `{condition}` failed ({file}:{line})", step, thread=thread)
 
 
 def _print(active: Active, step: ThreadStep, words: list[np.ndarray]) -> np.ndarray:

@@ -45,7 +45,9 @@ STORE = "mul.wide.u32 %rd1, %r3, 4; add.s64 %rd2, %rd10, %rd1; st.global.b32 [%r
 def test_a_device_function_runs_in_the_place_of_its_call() -> None:
     """Twice in one kernel: the registers and labels of each call are its own."""
     y = torch.zeros(128, dtype=torch.int32)
-    launch(kernel(CALL + "mov.b32 %r3, %r4;" + CALL + "mov.u32 %r3, %tid.x;" + STORE, "u64", shared=TWICE), y)
+    launch(
+        kernel(CALL + "mov.b32 %r3, %r4;" + CALL + "mov.u32 %r3, %tid.x; add.u32 %r4, %r4, %r1;" + STORE, "u64", shared=TWICE), y
+    )
     once = torch.where(torch.arange(128) > 99, 7, 2 * torch.arange(128))
     assert torch.equal(y, torch.where(once > 99, 7, 2 * once).int())
 
@@ -67,7 +69,7 @@ def test_a_call_that_cannot_be_followed_is_refused_with_its_line(replace: str, b
 
 
 def test_what_another_kernel_of_the_module_has_is_not_read() -> None:
-    other = ".visible .entry other()\n{\n    .reg .b32 %r<2>;\n    tex.1d.v4.s32.s32 {%r0}, [t, {%r1}];\n    ret;\n}\n"
+    other = ".visible .entry other()\n{\n    prototype_0 : .callprototype (.param .b32 _) _ (.param .b32 _);\n    ret;\n}\n"
     y = torch.zeros(128, dtype=torch.int32)
     launch(kernel("mov.b32 %r4, 5;" + STORE, "u64", shared=other), y)
     assert y.eq(5).all()
@@ -135,6 +137,21 @@ def test_a_struct_is_given_by_its_bytes() -> None:
     assert y.eq(42).all()
     with pytest.raises(ValueError, match="a struct of 16 bytes"):
         launch(text, y, 5)
+
+
+def test_a_parameter_at_an_address_in_a_register_is_refused() -> None:
+    with pytest.raises(EmulatedFault, match="at an address in a register") as seen:
+        launch(kernel("mov.b64 %rd4, p0; ld.param.b32 %r4, [%rd4 + 4];" + STORE, "u64"), torch.zeros(128, dtype=torch.int32))
+    assert seen.value.outcome == "not modelled"
+
+
+def test_a_race_with_several_readers_names_two_threads() -> None:
+    text = kernel(
+        "mov.u32 %r5, s; ld.shared.b32 %r4, [%r5]; setp.ne.u32 %p1, %r3, 0; @%p1 bra END; st.shared.b32 [%r5], 7;\nEND:",
+        shared=".shared .align 4 .b8 s[4];",
+    )
+    with pytest.raises(EmulatedFault, match="thread 0 of CTA 0 writes byte 0 of shared memory, which thread 1 of CTA 0 read"):
+        launch(text, block=32)
 
 
 def test_sums_that_ptxas_may_fuse_are_an_advice() -> None:
