@@ -16,7 +16,7 @@ from pathlib import Path
 import triton
 
 from benchmarks.campaign import Option, parse, run_script
-from benchmarks.targets import Cell, cells_of, lacking_of, told, work
+from benchmarks.targets import Cell, cells_of, kernels_due, lacking_of, told, work
 from bitverdict.harness.emulator.releases import RELEASES, Release, installed_release
 from bitverdict.harness.model import triton_release
 from bitverdict.harness.model.paths import kernels_with_a_contract
@@ -48,7 +48,7 @@ FACTS = ("a thread's sum in `tl.sum`", "fp32 to fp8 is rounded", "a scale of cod
 
 def page(cells: dict[Cell, str], cases: int) -> str:
     """Kernels by releases, then the records."""
-    stems, names = list(kernels_with_a_contract()), [each.name for each in RELEASES]
+    stems, names = kernels_due(cells), [each.name for each in RELEASES]
     columns = [facts_of(release) for release in RELEASES]
     lines = [
         "# Every kernel on every release of Triton",

@@ -14,7 +14,7 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.campaign import Option, parse, run_script
@@ -75,9 +75,9 @@ def cells_of(text: str) -> dict[Cell, str]:
     }
 
 
-def kernels_due(text: str) -> list[str]:
-    """The kernels that the page must have: those of the frozen list, and new ones that have a row."""
-    due = {*frozen_kernels(), *(stem for stem, _ in cells_of(text))}
+def kernels_due(cells: Mapping[Cell, str]) -> list[str]:
+    """The kernels that a page with `cells` must have: those of the frozen list, and new ones that have a row."""
+    due = {*frozen_kernels(), *(stem for stem, _ in cells)}
     return [stem for stem in kernels_with_a_contract() if stem in due]
 
 

@@ -53,7 +53,7 @@ def text() -> str:
 
 def missing_cells(text: str) -> list[targets.Cell]:
     """The cells that the page must have and that are wrong."""
-    return targets.out_of_date(text, targets.kernels_due(text), targets.targets_due(text))
+    return targets.out_of_date(text, targets.kernels_due(targets.cells_of(text)), targets.targets_due(text))
 
 
 def test_each_cell_names_the_missing_features_or_passed(text: str) -> None:
@@ -61,7 +61,7 @@ def test_each_cell_names_the_missing_features_or_passed(text: str) -> None:
 
 
 def test_the_page_is_what_the_script_prints_of_its_cells(text: str) -> None:
-    stems = targets.kernels_due(text)
+    stems = targets.kernels_due(targets.cells_of(text))
     archs = targets.targets_due(text)
     assert targets.page(stems, 1, targets.cells_of(text), targets.lacking_of(stems, archs), archs) + "\n" == text, REMEDY
 
@@ -84,14 +84,14 @@ def test_an_edited_page_is_out_of_date(text: str, old: str, new: str, wrong: tup
 
 def test_a_new_kernel_may_lack_its_row_and_a_frozen_one_may_not(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without = re.sub(r"^\| softmax .*\n", "", text, flags=re.MULTILINE)
-    assert "softmax" in targets.kernels_due(without) and missing_cells(without)
+    assert "softmax" in targets.kernels_due(targets.cells_of(without)) and missing_cells(without)
     monkeypatch.setattr(targets, "frozen_kernels", lambda: [stem for stem in frozen_kernels() if stem != "softmax"])
-    assert missing_cells(without) == [] and "softmax" in targets.kernels_due(text)
+    assert missing_cells(without) == [] and "softmax" in targets.kernels_due(targets.cells_of(text))
 
 
 def test_a_new_target_may_lack_its_column_and_a_frozen_one_may_not(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {cell: what for cell, what in targets.cells_of(text).items() if cell[1] != "sm_121"}
-    stems, others = targets.kernels_due(text), [arch for arch in frozen_architectures() if arch != "sm_121"]
+    stems, others = targets.kernels_due(targets.cells_of(text)), [arch for arch in frozen_architectures() if arch != "sm_121"]
     without = targets.page(stems, 1, kept, targets.lacking_of(stems, others), others)
     assert missing_cells(without)
     monkeypatch.setattr(targets, "frozen_architectures", lambda: others)

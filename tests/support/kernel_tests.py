@@ -12,13 +12,13 @@ from types import CodeType, FunctionType
 
 import pytest
 
-from benchmarks import targets
+from benchmarks import releases, targets
 from bitverdict.harness.lab.offline_compile.expectations import rows
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.report import required_lists
 from tests.support import shares
 
-ALL_KERNELS = (kernels_with_a_contract, required_lists, required_lists.frozen_kernels, targets, rows)
+ALL_KERNELS = (kernels_with_a_contract, required_lists, required_lists.frozen_kernels, targets, targets.kernels_due, releases, rows)
 PAGES = "pages"  # the command that prints docs/kernels.md
 
 
