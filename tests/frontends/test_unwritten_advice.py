@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bitverdict.harness.emulator.gpu_operators import PoisonedMemory
 from bitverdict.harness.frontends.emulated_session import EmulatedSession
 from tests.support import suite_kernels
 
@@ -32,16 +33,6 @@ def _by_bits() -> torch.Tensor:
     return y.view(torch.float32)
 
 
-def _by_its_place() -> torch.Tensor:
-    """Of an allocation that is gone nothing is kept, whatever lies there now."""
-    for _ in range(64):
-        base = torch.empty(100, device="cuda").data_ptr()
-        later = [torch.full((100,), -1, device="cuda", dtype=torch.int32) for _ in range(16)]
-        if (y := next((each for each in later if each.data_ptr() == base), None)) is not None:
-            return y.view(torch.float32)
-    raise AssertionError("no allocation took the place of one that was gone")
-
-
 def _by_the_host() -> torch.Tensor:
     """By none of torch's operators."""
     y = torch.empty(100, device="cuda")
@@ -56,7 +47,6 @@ WRITTEN = {
     "by a kernel": _by_a_kernel,
     "by parts": _by_parts,
     "by its bits": _by_bits,
-    "at the place of another": _by_its_place,
 }
 UNWRITTEN = {
     "nothing": (lambda: torch.empty(100, device="cuda"), 0),
@@ -86,3 +76,14 @@ def test_what_nobody_wrote_is_named_by_line_and_byte(name: str) -> None:
     (line,) = (place for place, text in enumerate(lines, 1) if "total = " in text)
     where = f"{suite_kernels.__file__}:{line}"
     assert _advice(allocate) == [f"{where}: takes words of y that nobody wrote, the first at byte {byte} of its storage"]
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_of_an_allocation_that_is_gone_nothing_is_kept(lives: bool) -> None:
+    memory, place = PoisonedMemory(), bytearray(400)
+    first = torch.frombuffer(place, dtype=torch.float32)
+    memory.on_allocation(first, "empty", (), {})
+    if not lives:
+        del first
+    memory.on_placement(torch.frombuffer(place, dtype=torch.int32))
+    assert bool(memory.storages) == lives
