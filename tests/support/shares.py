@@ -23,7 +23,7 @@ from tests.support.gates import imports, is_fast
 MUTANTS = {"quick": 8, "ci": 11}  # one mutant of so many, by profile
 LABORATORY = 5  # commits in a row that together run the tests of `lab` and of `benchmarks/` that are not of the fast gate
 REQUIRED = 5  # commits in a row that together judge all required cases of the kernels' contracts
-ENTRIES = {12: 3, 4: 2}  # commits in a row that together judge all entries of a test outside of the fast gate, by how many it has
+ENTRIES = {12: 6, 4: 3, 1: 2}  # commits in a row that together judge all entries of a test outside of the fast gate, by how many it has
 left_out: set[str] = set()  # what this process was asked for, and leaves to other runs
 
 
@@ -82,7 +82,7 @@ def entries_of_turn(ids: Sequence[str], of: int, *kinds: str) -> set[str]:
 def leave_to_other_commits(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Of the entries of tests marked ``share(of, *kinds)``, or ``share(of, kind_of_item)``, those that this run does not judge; the
     tests of the laboratory in files that have no share of their own and another turn (`LABORATORY`); of any other test outside of
-    the fast gate that has many entries a part of them (`ENTRIES`): each turn has some of each test, and one called right."""
+    the fast gate a part of its entries (`ENTRIES`): each turn has some of each test, and one called right."""
     if (now := turn()) is None:
         return []
     alike, unmarked, left = defaultdict(list), defaultdict(list), []
@@ -98,8 +98,8 @@ def leave_to_other_commits(items: Iterable[pytest.Item]) -> list[pytest.Item]:
         elif not any(name.startswith("tests.support.shares.") for name in imports(item.path)):  # they take turns by themselves
             unmarked[item.nodeid.partition("[")[0]].append(item)
     for name, entries in unmarked.items():
-        of = next((of for least, of in ENTRIES.items() if len(entries) >= least), 1)
-        alike[name, "", of, "right"] = entries if of > 1 else []
+        of = next(of for least, of in ENTRIES.items() if len(entries) >= least)
+        alike[name, "", of, "right"] = entries
     for (_, _, *asked), entries in alike.items():
         own = entries_of_turn([item.name for item in entries], *asked)
         left += [item for item in entries if item.name not in own]
