@@ -14,6 +14,7 @@ from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
+from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.reproducers import Reproducer
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -234,8 +235,11 @@ def test_the_words_of_a_kernels_plan_lie_within_a_launchers_bound(stem: str, arc
 
 
 @pytest.mark.share(4)
-def test_readmes_example_is_what_the_command_prints(outside: Path, capsys: pytest.CaptureFixture) -> None:
+def test_readmes_example_is_what_the_command_prints(
+    outside: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Line by line, but for the directory it ran in. Its file is named as in a checkout, where paths are relative."""
+    monkeypatch.setitem(PROFILES, "quick", replace(PROFILES["quick"], seconds=None))  # all cases, whatever else the machine does
     readme = (CHECKOUT / "README.md").read_text()
     shown = readme[readme.index("```text\nFAIL forgotten_mask.py") :].partition("```text\n")[2].partition("```")[0].splitlines()
     (outside / "forgotten_mask.py").write_text(MASK.sub(")", TUTORIAL.read_text()))

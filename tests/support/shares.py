@@ -23,7 +23,7 @@ from tests.support.gates import imports, is_fast
 MUTANTS = {"quick": 8, "ci": 11}  # one mutant of so many, by profile
 LABORATORY = 5  # commits in a row that together run the tests of `lab` and of `benchmarks/` that are not of the fast gate
 REQUIRED = 5  # commits in a row that together judge all required cases of the kernels' contracts
-ENTRIES = {12: 6, 4: 3, 1: 2}  # commits in a row that together judge all entries of a test outside of the fast gate, by how many it has
+ENTRIES = {12: 6, 4: 3, 1: 2}  # commits in a row that together judge all entries of a slow test, by how many it has
 left_out: set[str] = set()  # what this process was asked for, and leaves to other runs
 
 

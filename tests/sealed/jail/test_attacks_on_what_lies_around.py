@@ -111,7 +111,7 @@ def attacked(jail: Jail, given: dict, log: Path) -> dict[str, str]:
 
 
 def line(channel: socket.socket, log: Any) -> dict:
-    channel.settimeout(30)
+    channel.settimeout(120)  # a busy machine starts them late
     with channel.makefile() as lines:
         text = lines.readline()
     assert text, log()
