@@ -33,6 +33,7 @@ from bitverdict.harness.session import reproducers, tables
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.failure_report import describe
+from bitverdict.harness.session.replay import with_error_budget
 from bitverdict.harness.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def judge_launch(
                 if verdict.decision is Decision.NOT_RUN:
                     lacking_messages.append(verdict.message)
                     break
-                _raise(case, machine, verdict)
+                _raise(case, machine, with_error_budget(case, machine, verdict, _pool()))
     if len(lacking_messages) == len(machines):
         raise unittest.SkipTest("; ".join(lacking_messages))
 

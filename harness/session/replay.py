@@ -107,6 +107,14 @@ def replay(path: Path, pool: Judges, *, embedded: bool = False) -> ReplayResult:
     return ReplayResult(case, verdict, seed.signature, notes)
 
 
+def with_error_budget(case: Case, where: Target, verdict: Verdict, pool: Judges) -> Verdict:
+    """`verdict`; of lost precision with what each line adds to the error, by one more launch and one for each line."""
+    if verdict.outcome is not Outcome.LOST_PRECISION:
+        return verdict
+    again = pool.judge(dataclasses.replace(case, certificate=True), where)
+    return again if again.signature == verdict.signature else verdict
+
+
 def rerun(case: Case, where: Target, verdict: Verdict, pool: Judges) -> str:
     """'' when the verdict comes again each time, else "nondeterministic: k of r runs show it"."""
     again = [pool.judge(case, where).signature == verdict.signature for _ in range(FLAKY_RUNS - 1)]

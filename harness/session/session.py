@@ -27,7 +27,7 @@ from bitverdict.harness.session.deadline import Clock, Deadlines, NodeDeadline
 from bitverdict.harness.session.first_launches import first_launch, with_traits
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
-from bitverdict.harness.session.replay import Judges, rerun
+from bitverdict.harness.session.replay import Judges, rerun, with_error_budget
 from bitverdict.harness.session.resume import Past
 from bitverdict.harness.session.shard import WHOLE_RUN, Shard
 from bitverdict.harness.session.shrink import KernelFailed, VerdictCache, failure_class, shrink
@@ -332,6 +332,7 @@ class Session:
             bug.notes.append(f"{SHRUNK} {cache.asked} launches from: {describe(bug.first_case)}")
         if flaky := rerun(bug.case, target, bug.verdict, self.pool):
             bug.notes.append(flaky)
+        bug.verdict = with_error_budget(bug.case, target, bug.verdict, self.pool)
 
     def store(self) -> None:
         """Tell each bug its cause and write its reproducer; one that cannot be written stops the run, and says why in its bug."""

@@ -58,12 +58,13 @@ def _with_cause(judgement: Judgement, verdict: Verdict, relaunch: Relaunch | Non
 
 
 def _with_error_budget(judgement: Judgement, verdict: Verdict) -> Verdict:
-    """Of lost precision what is allowed, and what each line of the kernel adds to the error."""
+    """Of lost precision what is allowed, and what each line of the kernel adds to the error: launches for each line, so of a case
+    that asks for a certificate alone."""
     output = next((each for each in judgement.expected if each.name == verdict.details.get("output")), None)
     launch_result = judgement.launch_result
     if verdict.outcome is not Outcome.LOST_PRECISION or output is None or not judgement.target.emulated:
         return verdict
-    if judgement.case.sealed or launch_result.elements * MOST_LINES > MOST_ELEMENTS:
+    if judgement.case.sealed or not judgement.case.certificate or launch_result.elements * MOST_LINES > MOST_ELEMENTS:
         return verdict
     one_call = replace(judgement, case=replace(judgement.case, calls=1))
     try:
