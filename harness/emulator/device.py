@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -63,6 +64,10 @@ MOST_PROGRAMS = 1 << 24  # of a launch: far beyond what ends in the time of a ca
 _translations: dict[tuple[str, str, bool, bool, bool, bool, frozenset[str] | None], TranslatedProgram] = {}
 
 
+_DEFINITION = re.compile(r'^#loc = loc\("(.+)":(\d+):\d+\)$', re.MULTILINE)
+"""The place of the module, which is the kernel's; those of operations have a number."""
+
+
 @dataclass(eq=False)
 class Launch:
     """What one launch was: its grid, Triton's metadata, the tile program and the Python that it was translated to, operations
@@ -84,6 +89,12 @@ class Launch:
     def tile(self) -> tuple[int, ...]:
         """(m, n, k) of the largest product in the program; () where it has none."""
         return max((key[-3:] for key in self.products), key=prod, default=())
+
+    @property
+    def place(self) -> str:
+        """ "file:line" of the kernel's definition, as the tile program has it; empty where it does not."""
+        found = _DEFINITION.search(self.program)
+        return f"{found[1]}:{found[2]}" if found else ""
 
     @property
     def instructions(self) -> frozenset[str]:

@@ -297,6 +297,7 @@ def _describe_launches(device: Device, on_gpu: list[Instructions | None], tuner_
     launches = [
         {
             "kernel": done.name,
+            "place": done.place,
             "grid": list(done.grid),
             "instructions": sorted(done.instructions),
             "tile": list(done.tile),

@@ -17,7 +17,7 @@ from bitverdict.harness.model.targets import Target, nearest_emulated
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.report.examine import task_of
 from bitverdict.harness.report.maps import histogram, tile_map
-from bitverdict.harness.report.source import definition_of, listing
+from bitverdict.harness.report.source import listing
 from bitverdict.harness.report.timeline import timeline
 from bitverdict.harness.session import tables
 from bitverdict.harness.session.bugs import Bug
@@ -125,8 +125,7 @@ def failure(
     if examination.get("stored_at"):
         marks.setdefault(examination["stored_at"], "the first wrong word is stored here")
     if not marks:
-        kernels = [each.get("kernel", "") for each in verdict.recorded.get("launches", ())] or examination.get("launches", [])
-        marks = {at: "the kernel under test" for each in dict.fromkeys(kernels) if (at := definition_of(each, case))}
+        marks = {at: "the kernel under test" for each in verdict.recorded.get("launches", ()) if (at := each.get("place"))}
     event = examination.get("timeline", {})
     pictures = [
         {"kind": kind, "name": output["name"], "svg": svg}

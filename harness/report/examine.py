@@ -103,7 +103,6 @@ def examine(case: Case, target: Target, contract: Contract) -> dict[str, Any]:
         "outcome": str(launch_result.outcome or ""),
         "outputs": outputs,
         "writers": [[launched, list(program)] for launched, program in recorder.writers],
-        "launches": recorder.launches,
         "stored_at": relative(recorder.lines.get(wrote, "")),
         "timeline": timeline,
     }

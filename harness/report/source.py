@@ -8,19 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.paths import ROOT, display_path
+from bitverdict.harness.model.paths import display_path
+from bitverdict.harness.session.source_excerpt import file_of
 
 AROUND, MAX_LINES = 9, 56  # lines before the first marked one and after the last; lines of one listing
-
-
-def file_of(location: str, case: Case) -> tuple[Path, int] | None:
-    """The file and the line that ``file:line`` names; None where no such text can be read."""
-    file, _, number = location.rpartition(":")
-    under_test = (Path(address.rpartition(":")[0]) for address in (case.launcher, case.contract))
-    for path in (*(place for place in under_test if file and place.name == Path(file).name), Path(file), ROOT / file):
-        if number.isdigit() and path.suffix == ".py" and path.is_file():
-            return path, int(number)
-    return None
 
 
 def listing(marks: Mapping[str, str], case: Case) -> list[dict[str, Any]]:
@@ -71,20 +62,3 @@ def _functions(text: str) -> list[tuple[int, int]]:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
     ]
-
-
-def definition_of(name: str, case: Case, near: Path | None = None) -> str:
-    """``file:line`` of the function called `name` in the file under test, or in one `near`; empty where there is none."""
-    places = [Path(address.rpartition(":")[0]) for address in (case.launcher, case.contract) if ".py:" in address]
-    stem = case.contract if ":" not in case.contract else ""
-    for path in (*places, *([ROOT / "kernels" / f"{stem}.py"] if stem else []), *([near] if near else [])):
-        if not path.is_file():
-            continue
-        try:
-            tree = ast.parse(path.read_text(errors="replace"))
-        except SyntaxError:
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.name == name:
-                return f"{path}:{node.lineno}"
-    return ""

@@ -14,7 +14,7 @@ from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.causes import Causes, elements
-from bitverdict.harness.session.failure_report import cells, failure_report, headline
+from bitverdict.harness.session.failure_report import failure_report, headline, place_of
 from bitverdict.harness.workers.journal import verdict_record
 
 SHRUNK = "shrunk in"  # begins the note that says what the case was reduced from
@@ -33,7 +33,6 @@ class Bug:
     path: Path | None = None  # of its reproducer
     not_stored: str = ""  # why there is none
     causes: Causes = field(default_factory=Causes)  # what its cases say of it
-    widest: Verdict | None = None  # of its cases the one with the most elements
     witness_elements: int = 0  # of the case that the cause speaks of, where that is not the reduced one
 
     @property
@@ -46,21 +45,16 @@ class Bug:
         return record | {"first": self.first_case.to_json() if self.first_case is not None else None, "notes": self.notes}
 
     def add_verdict(self, verdict: Verdict) -> None:
-        """One more case of the bug: what it says of the cause, and its picture, may be more than what is known."""
+        """One more case of the bug: what it says of the cause may be more than what is known."""
         self.causes.add(verdict)
-        if self.widest is None or elements(verdict) > elements(self.widest):
-            self.widest = verdict
 
     def explain(self) -> None:
-        """Tell the reduced case's verdict the cause that the cases agree on, and keep the widest picture beside it."""
+        """Tell the reduced case's verdict the cause that the cases agree on."""
         replaced = ("cause", "cause_kind", "cause_kinds")
         details = {name: value for name, value in self.verdict.details.items() if name not in replaced}
         witness = self.causes.witness
         if witness is not None and witness.details.get("cause") != self.verdict.details.get("cause"):
             self.witness_elements = elements(witness)
-        picture = self.widest.details.get("heat") if self.widest is not None else None
-        if cells(picture) > max(4, cells(self.verdict.details.get("heat"))):
-            details["heat_before"] = picture
         self.verdict = replace(self.verdict, details=details | self.causes.details)
 
     def replay_line(self, *, directory: Path | None = None) -> str:
@@ -73,9 +67,8 @@ class Bug:
 
     def headline(self) -> str:
         """One line: what failed, where, and the cause or else the first sentence; what pytest's short summary shows."""
-        outcome, said = str(self.verdict.outcome), headline(self.verdict)
-        place = f" at {self.verdict.location}" if self.verdict.location else ""
-        return f"{outcome}{place}{said.removeprefix(outcome)}"
+        outcome, said, place = str(self.verdict.outcome), headline(self.verdict), place_of(self.verdict)
+        return f"{outcome}{f' at {place}' if place else ''}{said.removeprefix(outcome)}"
 
     def report(self, *, near: Path | None = None, is_full: bool = False) -> RenderableType:
         """Headline, lines of source, help, the smallest case, the line that replays it; `is_full`: and words, pictures, details."""

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.paths import source_line
 from bitverdict.harness.model.verdict import NAMELESS, Decision, Outcome, Verdict
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.source_excerpt import excerpt, mask_help
@@ -19,7 +20,7 @@ SHADES = " ·░▒▓█"
 _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
 LEGEND = ", ".join(["blank none", *_PARTS, f"{SHADES[-1]} all"])
 MOST_LINES, LONGEST = 10, 300  # lines of one detail, characters of a line
-DETAILS_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "inconclusive_words"}
+DETAILS_ELSEWHERE = {"first", "clusters", "heat", "output", "wrong", "of", "never_written", "inconclusive_words"}
 DETAILS_ELSEWHERE |= {
     "cause",
     "cause_kind",
@@ -47,6 +48,14 @@ def headline(verdict: Verdict) -> str:
     details = verdict.details
     observed = details.get("summary") or _clauses(verdict.message)[0]
     return f"{verdict.outcome}: {' '.join(str(details.get('cause') or details.get('probable cause') or observed).split())}"
+
+
+def place_of(verdict: Verdict) -> str:
+    """ "FILE:LINE" where it is seen, else of the first line that adds to an error, else of the kernel that was launched last."""
+    by_line = "".join(verdict.details.get("error by line", ())[:1]).split("  ")
+    launches = verdict.recorded.get("launches") or [{}]
+    file, _, line = (verdict.location or launches[-1].get("place", "")).rpartition(":")
+    return by_line[1] if len(by_line) > 1 and not verdict.location else source_line(file, line) if file else ""
 
 
 def _clauses(message: str) -> tuple[str, str]:
@@ -85,8 +94,8 @@ def failure_report(
     for cluster in details.get("clusters", ()):
         parts.append(Paragraph(Text(f"- {cluster}")))
     operation = str(details.get("operation", "")).partition("= ")[2]
-    if verdict.location:
-        parts += [Text(f"  at {verdict.location}"), *excerpt(verdict.location, case, operation)]
+    if place := verdict.location or place_of(verdict):
+        parts += [Text(f"  at {place}"), *(excerpt(place, case, operation) if verdict.location else ())]
     for name in (each for each in details if each.endswith("location")):
         parts += [Text(f"  {name}: {details[name]}"), *excerpt(str(details[name]), case)]
     parts += [Paragraph(Text.assemble(("help: ", "bold green"), line)) for line in help_lines(verdict, case)]
@@ -123,8 +132,6 @@ def _words_and_pictures(details: Mapping[str, Any]) -> list[Any]:
         parts.append(words)
     if details.get("heat") and cells(details["heat"]) > 1:
         parts.append(Text(heat_map(details["heat"]), style="red"))
-    if details.get("heat_before"):
-        parts.append(Text("  before it was shrunk:\n" + heat_map(details["heat_before"]), style="red"))
     return parts
 
 

@@ -25,16 +25,22 @@ _CALLS = {
 """Operation of the tile program -> the functions of `tl` that a kernel calls for it."""
 
 
-def source_file(location: str, case: Case) -> tuple[list[str], int]:
-    """(lines, number) of ``file:line``; number 0 where it cannot be read. The judged kernel's own file is known by its name alone:
-    it may be a copy that lies elsewhere."""
+def file_of(location: str, case: Case) -> tuple[Path, int] | None:
+    """The file and the line that ``file:line`` names; None where no such text can be read. The judged kernel's own file is known by
+    its name alone: it may be a copy that lies elsewhere."""
     file, _, number = location.rpartition(":")
     under_test = (Path(address.rpartition(":")[0]) for address in (case.launcher, case.contract))
     for path in (*(place for place in under_test if file and place.name == Path(file).name), Path(file), ROOT / file):
         if number.isdigit() and path.suffix == ".py" and path.is_file():
-            lines = path.read_text(errors="replace").splitlines()
-            return lines, int(number) if 0 < int(number) <= len(lines) else 0
-    return [], 0
+            return path, int(number)
+    return None
+
+
+def source_file(location: str, case: Case) -> tuple[list[str], int]:
+    """(lines, number) of ``file:line``; number 0 where it cannot be read."""
+    found = file_of(location, case)
+    lines = found[0].read_text(errors="replace").splitlines() if found else []
+    return lines, found[1] if found and 0 < found[1] <= len(lines) else 0
 
 
 def source_line(location: str, case: Case) -> str:

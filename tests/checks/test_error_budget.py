@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome, Verdict
+from bitverdict.harness.session.failure_report import place_of
 
 ROWS = """
 import bitverdict as bv
@@ -147,6 +149,7 @@ def test_the_first_line_of_the_budget_is_the_one_that_loses(name: str, tmp_path:
     verdict, text = judged(*LOSSES[name], tmp_path)
     assert verdict.outcome is Outcome.LOST_PRECISION, verdict
     size, place, source = verdict.details["error by line"][0].split("  ", 2)
+    assert place_of(verdict) == place
     (allowed,) = verdict.details["allowed"]
     assert "outside of" in allowed and allowed.startswith("out[") and float(size) > 0
     planted = [number for number, line in enumerate(text.splitlines(), 1) if "PLANTED" in line]

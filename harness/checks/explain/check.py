@@ -58,8 +58,7 @@ def _with_cause(judgement: Judgement, verdict: Verdict, relaunch: Relaunch | Non
 
 
 def _with_error_budget(judgement: Judgement, verdict: Verdict) -> Verdict:
-    """Of lost precision what is allowed, and what each line of the kernel adds to the error: launches for each line, so of a case
-    that asks for a certificate alone."""
+    """Of lost precision what is allowed, and what each line of the kernel adds to the error, where a certificate is asked for."""
     output = next((each for each in judgement.expected if each.name == verdict.details.get("output")), None)
     launch_result = judgement.launch_result
     if verdict.outcome is not Outcome.LOST_PRECISION or output is None or not judgement.target.emulated:
