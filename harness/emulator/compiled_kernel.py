@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 from triton import knobs
@@ -49,6 +50,8 @@ class EmulatedKernel(CompiledKernel):
         compiler.CompiledKernel = CompiledKernel
         ttgir = next(path for name, path in self.metadata_group.items() if name.endswith(".ttgir"))
         options = {name: _hashable(value) for name, value in self.metadata._asdict().items()}
+        # a cache may hold what an environment compiled that is gone by now; the backend names its own libraries
+        options["extern_libs"] = tuple(each for each in options["extern_libs"] if Path(each[1]).exists())
         try:
             whole = compiler.compile(str(ttgir), target=self.metadata.target, options=options)
             return {name: whole.asm[name] for name in self.stages}
@@ -58,11 +61,8 @@ class EmulatedKernel(CompiledKernel):
 
     @cached_property
     def _resources(self) -> tuple[int, int]:
-        return (
-            cubin_resources(self.machine_stages["cubin"])
-            if "cubin" in self.stages
-            else amd_resources(self.machine_stages["amdgcn"])
-        )
+        code, read = ("cubin", cubin_resources) if "cubin" in self.stages else ("amdgcn", amd_resources)
+        return read(self.machine_stages[code])
 
     @property
     def n_regs(self) -> int:

@@ -163,6 +163,22 @@ def test_products_are_taken_into_a_sum_as_the_machine_code_says() -> None:
     assert (found[True] != found[False]).any() and not device.advice
 
 
+@pytest.mark.parametrize("rows", [8, 16])
+def test_of_two_negated_products_the_machine_code_names_the_one_taken_in(rows: int) -> None:
+    """LLVM makes -p + -q of 16 rows, which takes p in, and -q - p of 8, which takes q in."""
+    x, y = np.random.default_rng(3).integers(1, 1 << 14, (2, rows, 64)).astype(np.float32)
+    out = torch.zeros(64)
+    with emulated("gfx942"):
+        kernel = amd_kernels.summed_negatives[(1,)](torch.from_numpy(x), torch.from_numpy(y), out, rows, num_warps=1)
+    takes_away = bool(re.search(r"v_pk_fma_f32 .* neg_lo:\[0,\d,1\]", kernel.asm["amdgcn"]))
+    exact = -(x.astype(np.float64) * y).reshape(rows // 8, 2, 4, 64)  # float64 loses no bit of these
+    taken = exact[:, 1 if takes_away else 0] + exact[:, 0 if takes_away else 1].astype(np.float32)
+    pairs = taken.astype(np.float32)
+    lanes = pairs[0] + pairs[1] if rows == 16 else pairs[0]
+    assert takes_away == (rows == 8)
+    assert np.array_equal(out.numpy(), (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]))
+
+
 def wave_squares(values: np.ndarray, own: bool) -> np.float32:
     """The sum of squares of 256 `values` (fp32), one of a thread: the word of each wave's last lane, whose first sum takes in the
     product of its `own` element, or that of the lane below; then four waves."""

@@ -92,6 +92,9 @@ def test_asking_for_machine_code_leaves_the_emulated_compiler_as_it_was() -> Non
     with emulated("sm_90") as device:
         hook = knobs.runtime.add_stages_inspection_hook
         assert launched().n_regs > 0 and knobs.runtime.add_stages_inspection_hook is hook
-        launched(num_stages=2)
+        kernel = launched(num_stages=2)
         assert len(device.launches) == 2
     assert knobs.runtime.add_stages_inspection_hook is None
+    gone = {"extern_libs": [["libdevice", "/an/environment/that/is/gone/libdevice.10.bc"]]}  # as a cache may hold it
+    kernel.metadata = type(kernel.metadata)(**kernel.metadata._asdict() | gone)
+    assert ".target sm_90" in kernel.asm["ptx"]

@@ -84,3 +84,11 @@ def scaled_product(a, a_scale, b, b_scale, c, K: tl.constexpr):
     of_rows = tl.load(a_scale + line[:, None] * (K // 32) + block[None, :])
     of_columns = tl.load(b_scale + line[:, None] * (K // 32) + block[None, :])
     tl.store(c + line[:, None] * 32 + line[None, :], tl.dot_scaled(left, of_rows, "e4m3", right, of_columns, "e4m3"))
+
+
+@triton.jit
+def summed_negatives(x, y, out, ROWS: tl.constexpr):
+    """Sums of the negated products of ROWS rows, ROWS / 4 of a thread."""
+    row, column = tl.arange(0, ROWS)[:, None], tl.arange(0, 64)[None, :]
+    a, b = tl.load(x + row * 64 + column), tl.load(y + row * 64 + column)
+    tl.store(out + tl.arange(0, 64), tl.sum(-(a * b), 0))

@@ -28,21 +28,11 @@ _OPERAND = re.compile(r"\[[^\]]*\]|\([^)]*\)|[^,]")
 _REGISTER = re.compile(r"[-|]*\b(?:neg\(|abs\()?([vas])(?:(\d+)|\[(\d+):(\d+)\])")
 _ARITHMETIC = re.compile(r"v_(pk_)?(add|sub|subrev|mul|fma|fmac)_(f16|f32|f64|bf16)(?:_e32|_e64|_dpp|_sdwa)?$")
 _MIXED_FMA = re.compile(r"v_(?:fma|mad)_mix(?:lo|hi)?_(?:f32|f16|bf16)$")
+_TAKES_AWAY = "fma.minus"  # of a fused multiply-add whose addend changes its sign
 _MOVES = re.compile(
     r"(v_mov_b32(_e32|_e64)?|v_mov_b64(_e32|_e64)?|v_accvgpr_(read|write)\w*|v_readlane_b32|v_readfirstlane_b32|s_mov_b\d+)$"
 )
-_STORES = (
-    "s_cbranch",
-    "s_branch",
-    "s_barrier",
-    "s_waitcnt",
-    "s_endpgm",
-    "buffer_store",
-    "global_store",
-    "ds_write",
-    "flat_store",
-    "s_nop",
-)
+_STORES = tuple("s_cbranch s_branch s_barrier s_waitcnt s_endpgm buffer_store global_store ds_write flat_store s_nop".split())
 
 
 @cache
@@ -121,12 +111,11 @@ class _Reader:
             return
         modifiers = " ".join(part.partition(" ")[2] for part in operands[-1:])
         arithmetic_match = _ARITHMETIC.match(opcode)
-        if arithmetic_match and arithmetic_match[1] and arithmetic_match[3] == "f32":
-            halves = [self._scalar(arithmetic_match, operands, modifiers, line, half, own=own) for half in (0, 1)]
-            yield from self._write_all(halves)
-            return
         if arithmetic_match:
-            yield from self._write_all([self._scalar(arithmetic_match, operands, modifiers, line, 0, own=own)])
+            halves = range(2 if arithmetic_match[1] and arithmetic_match[3] == "f32" else 1)
+            yield from self._write_all(
+                [self._scalar(arithmetic_match, operands, modifiers, line, half, own=own) for half in halves]
+            )
             return
         reads = tuple(self.read(register) for operand in operands[1:] for register in _registers(operand))
         if _MIXED_FMA.match(opcode):
@@ -157,6 +146,8 @@ class _Reader:
         if kind == "fmac":
             reads.append(self.read(target[0]))
         name = {"fmac": "fma", "subrev": "sub"}.get(kind, kind)
+        if kind == "fma" and (operands[-1][0] == "-" or re.search(rf"\bneg_{'hi' if half else 'lo'}:\[\d,\d,1\]", modifiers)):
+            name = _TAKES_AWAY
         if opcode_match[1] and form != "f32":
             form += "x2"
         return f"{'own.' if own else ''}{name}.rn.{form}", written_registers, tuple(reads), line
@@ -176,7 +167,7 @@ def _decode_mixed_fma(operands: list[str], reads: list[str]) -> tuple[str, tuple
             return "add.rn.f32", (reads[1 - place], reads[2])
     if re.fullmatch(r"-?(?:neg\()?0\)?", operands[2]):
         return "mul.rn.f32", (reads[0], reads[1])
-    return "fma.rn.f32", tuple(reads)
+    return f"{_TAKES_AWAY if operands[2][0] == '-' else 'fma'}.rn.f32", tuple(reads)
 
 
 def _selection(modifiers: str, half: int, count: int) -> list[int]:

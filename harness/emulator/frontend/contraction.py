@@ -61,7 +61,7 @@ _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.exter
 """Operations that AMD's compiler writes out in sums and products of its own."""
 _MOST_IN_PROCESS = 256  # entries of one process
 _process_results: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_FORMAT_VERSION = "28"  # changes when what is kept on disk does
+_FORMAT_VERSION = "29"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -74,7 +74,8 @@ class Fate:
     still contract. `added`: of all that reach one. `sum_places`: of the additions; of those without a line, of
     what such a product or a division reaches. `product_places`: of the products and divisions that reach one which ptxas may
     contract; the last thing it makes of div.full.f32 is a product (`Instruction.place`, in the PTX that ptxas takes). `squares`: of
-    each that multiplies and adds, 1 where it multiplies a value by itself, and 2 more where it adds a product that does.
+    each that multiplies and adds, 1 where it multiplies a value by itself, and 2 more where it adds a product that does. `signs`:
+    of each of AMD's that adds a product, whether it takes it away.
     """
 
     plain_sums: int = 0
@@ -87,6 +88,7 @@ class Fate:
     sum_places: set[int] = field(default_factory=set)
     product_places: set[int] = field(default_factory=set)
     squares: set[int] = field(default_factory=set)
+    signs: set[bool] = field(default_factory=set)
 
 
 class AmdContraction:
@@ -275,7 +277,8 @@ def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
 def _fate_as_list(fate: Fate) -> list:
     addends = [sorted(lines) for lines in fate.addends]
     multiplied = sorted(fate.factor_lines)
-    sets = [sorted(each) for each in (fate.open, fate.added_products, fate.sum_places, fate.product_places, fate.squares)]
+    places = (fate.sum_places, fate.product_places, fate.squares, fate.signs)
+    sets = [sorted(each) for each in (fate.open, fate.added_products, *places)]
     return [fate.plain_sums, fate.fused_sums, sorted(fate.formats), addends, multiplied, *sets]
 
 
@@ -318,6 +321,7 @@ def fates_of(
             addend_origins = origins(instruction.reads[2:], definitions)
             added_products = [origin for origin in addend_origins if multiplies(origin, definitions)]
             fate.addends.add(frozenset(origin.line for origin in added_products))
+            fate.signs.update({"minus" in modifiers} if added_products else ())
             adds_square = len(added_products) == 1 and is_square(added_products[0].reads, definitions)
             fate.squares.add(is_square(instruction.reads, definitions) + 2 * adds_square)
             first, second = sorted(one_line(name, definitions) for name in instruction.reads[:2])

@@ -259,7 +259,8 @@ def element_factors(t: Translator, op: Operation) -> dict[int, tuple[Any, Any]]:
 def _products_taken_by_llvm(
     t: Translator, op: Operation, source: Operation, inner: Operation, order: ReductionOrder | None
 ) -> tuple[ProductSum, tuple[Any, ...]] | None:
-    """As `taken_products`, by the lines of the machine code: one fate for all registers."""
+    """As `taken_products`, by the lines of the machine code: one fate for all registers. Of two products the left one is taken
+    in, but of -p + q, which LLVM makes q - p, the right one: what an instruction takes away is the left one."""
     kind, place = t.require_type(op, op.inputs[0]), t.lane_words.place(t.operand(source, 0))
     axis, bits = source.integer("axis"), order.thread if order else ()
     try:
@@ -277,6 +278,7 @@ def _products_taken_by_llvm(
         or product is None
         or product.split
         or fate.added_products
+        or len(fate.signs) > 1
         or any(bool(lines) != bool(bits) or not lines <= own for lines in fate.addends)
     ):
         raise _unclear(op, "fuses only some products into the first sums, or one that reaches them through a branch or a select")
@@ -286,9 +288,9 @@ def _products_taken_by_llvm(
         registers = np.zeros_like(index)
         for number, bit in enumerate(reversed(bits)):
             registers |= (index >> bit & 1) << number
-        is_taken = registers != (0 if product.negative else 1)
+        is_taken = registers != (True not in fate.signs)
     elif bits:
-        is_taken = index >> bits[0] & 1 == product.negative  # of -(a * b) + -(c * d) the right one
+        is_taken = index >> bits[0] & 1 == (True in fate.signs)
     flags = np.array(np.broadcast_to(is_taken, place.shape))
     return _product_sum(t, op, kind, product, [flags if op is source else flags.reshape(-1)[thread_elements(place)]])
 
@@ -313,7 +315,7 @@ def _joint(fates: list[Fate | None]) -> Fate | None:
     if not known_fates:
         return None
     total = Fate(sum(fate.plain_sums for fate in known_fates), sum(fate.fused_sums for fate in known_fates))
-    for name in ("formats", "addends", "open", "added_products", "factor_lines", "sum_places", "product_places", "squares"):
+    for name in (name for name, value in vars(total).items() if isinstance(value, set)):
         setattr(total, name, set().union(*(getattr(fate, name) for fate in known_fates)))
     return total
 
