@@ -163,33 +163,6 @@ def exponent(d: int, scale: float | None) -> np.ndarray:
     return np.array((d**-0.5 if scale is None else scale) * np.log2(np.e), np.float32)
 
 
-def attention_value(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, causal: bool) -> tuple[np.ndarray, np.ndarray]:
-    """o (m, D) and lse (m,) of float64; zeros and -inf for a row that meets none."""
-    powers, lse = _powers(q, k, scale, causal)
-    return powers @ v, lse
-
-
-def attention_backward_value(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, do: np.ndarray, scale: float, causal: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """dq (m, D), dk and dv (n, D) of float64, of one head."""
-    powers, _ = _powers(q, k, scale, causal)
-    wide = do @ v.T  # (m, n)
-    slopes = powers * (wide - (powers * wide).sum(axis=1, keepdims=True)) * scale  # (m, n)
-    return slopes @ k, slopes.T @ q, powers.T @ do
-
-
-def _powers(q: np.ndarray, k: np.ndarray, scale: float, causal: bool) -> tuple[np.ndarray, np.ndarray]:
-    """P (m, n) and lse (m,) of float64."""
-    met = np.arange(len(k)) <= _last_key(len(q), len(k), causal)[:, None]  # (m, n)
-    scores = np.where(met, q @ k.T * (scale / np.log(2)), -np.inf)  # (m, n)
-    base = np.maximum(scores.max(axis=1), -(2.0**1000))  # (m,)
-    powers = np.exp2(scores - base[:, None])  # (m, n)
-    total = powers.sum(axis=1)  # (m,)
-    with np.errstate(divide="ignore"):
-        return powers / np.where(total == 0, 1, total)[:, None], np.log2(total) + base
-
-
 def _last_key(m: int, n: int, causal: bool) -> np.ndarray:
     """(m,) the last row of K that each row of Q meets."""
     return np.arange(m) + n - m if causal else np.full(m, n - 1)

@@ -54,13 +54,6 @@ def softmax(x: np.ndarray, order: RowSum) -> np.ndarray:
     return sequences.divide(powers[:, : x.shape[1]], _words(total))
 
 
-def softmax_value(x: np.ndarray) -> np.ndarray:
-    """softmax of float64."""
-    powers = np.exp(x - x.max(axis=1, keepdims=True))
-    result: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
-    return result
-
-
 def rms_norm(x: np.ndarray, w: np.ndarray, eps: float, order: RowSum) -> tuple[np.ndarray, np.ndarray]:
     """y and r (rows,) for the weights w (columns,): the squares added, times 1 / N, plus eps, rsqrt.approx.ftz;
     x r, then times w."""
@@ -70,12 +63,6 @@ def rms_norm(x: np.ndarray, w: np.ndarray, eps: float, order: RowSum) -> tuple[n
     inverse = INSTRUCTIONS["rsqrt.approx.ftz.f32"](_words(fp32.add(mean, np.array(eps, np.float32)))).view(np.float32)  # (rows, 1)
     found = fp32.multiply(fp32.multiply(values, inverse), w.view(np.float32)[None, :])
     return _words(found), _words(inverse[:, 0])
-
-
-def rms_norm_value(x: np.ndarray, w: np.ndarray, eps: float) -> np.ndarray:
-    """x / sqrt(mean(x^2) + eps) w of float64."""
-    result: np.ndarray = x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps) * w[None, :]
-    return result
 
 
 def rms_norm_backward(
@@ -94,23 +81,10 @@ def rms_norm_backward(
     return _words(dx), _words(_chain(np.array(programs, np.float32).reshape(-1, x.shape[1])))
 
 
-def rms_norm_backward_value(x: np.ndarray, w: np.ndarray, eps: float, dy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """dx and dw (columns,) of float64."""
-    r = 1 / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps)
-    scaled = dy * w[None, :]
-    return r * (scaled - x * (r * r * (scaled * x).mean(axis=1, keepdims=True))), (dy * x * r).sum(axis=0)
-
-
 def swiglu(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """exp(-a), plus 1, a by that by div.full, times b."""
     opened = sequences.divide(a, _words(fp32.add(FP32_ONE, sequences.exp(a ^ np.uint32(1 << 31)).view(np.float32))))
     return _words(fp32.multiply(opened.view(np.float32), b.view(np.float32)))
-
-
-def swiglu_value(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a / (1 + exp(-a)) b of float64."""
-    result: np.ndarray = a / (1 + np.exp(-a)) * b
-    return result
 
 
 def rope(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
@@ -122,24 +96,11 @@ def rope(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
     return _words(np.concatenate([first, second], axis=2))
 
 
-def rope_value(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
-    """The same of float64."""
-    left, right = np.split(x, 2, axis=2)
-    c, s = cos[:, None, :], sin[:, None, :]
-    return np.concatenate([left * c - right * s, right * c + left * s], axis=2)
-
-
 def dropout(x: np.ndarray, key: int, p: float) -> np.ndarray:
     """x times 1 / (1 - p), an fp32 number, where the uniform number of the element's index is at least p, else +0."""
     number = uniform(key, np.arange(x.size, dtype=np.uint64)).reshape(x.shape)  # (rows, columns)
     scaled = fp32.multiply(x.view(np.float32), np.array(1 / (1 - p), np.float32))
     return _words(np.where(number >= np.float32(p), scaled, np.float32(0)))
-
-
-def dropout_value(x: np.ndarray, key: int, p: float) -> np.ndarray:
-    """The same of float64."""
-    number = uniform(key, np.arange(x.size, dtype=np.uint64)).reshape(x.shape)
-    return np.where(number >= np.float32(p), x / (1 - p), 0)
 
 
 def cross_entropy(
@@ -186,13 +147,6 @@ def cross_entropy_backward(
     shares = fp32.add(shares, np.where(at, -np.array(1 - label_smoothing, np.float32), np.float32(-0.0)))
     found = fp32.multiply(shares, g.view(np.float32)[:, None])
     return _words(np.where((targets != ignore_index)[:, None], found, np.float32(0)))
-
-
-def cross_entropy_value(x: np.ndarray, targets: np.ndarray, smoothing: float) -> tuple[np.ndarray, np.ndarray]:
-    """The loss (rows,) of float64, and its gradient by x."""
-    lse = np.log(np.exp(x).sum(axis=1))
-    weights = np.full(x.shape, smoothing / x.shape[1]) + (1 - smoothing) * (np.arange(x.shape[1]) == targets[:, None])
-    return lse - (weights * x).sum(axis=1), np.exp(x - lse[:, None]) - weights
 
 
 def _share(columns: int) -> np.ndarray:

@@ -16,7 +16,7 @@ MAY = {
     "kernels": "kernels torch triton _rooms",
     "reference": "reference numpy _rooms",
     "harness/emulator": "harness.emulator harness.model.architectures harness.model.paths harness.model.protocols "
-    "harness.model.triton_release reference numpy torch triton",
+    "harness.model.torch_internals harness.model.triton_release reference numpy torch triton",
     "harness/model": "harness.model kernels.features numpy torch hypothesis packaging",
     "harness/contracts": "harness.contracts harness.model kernels reference numpy torch triton hypothesis array_api_compat",
     "harness/judge": "harness.judge harness.model harness.emulator reference numpy torch triton",

@@ -20,6 +20,7 @@ from bitverdict.harness.emulator.cuda_tensors import (
     unanswered_call_fault,
 )
 from bitverdict.harness.emulator.gpu_operators import PoisonedMemory
+from bitverdict.harness.model.torch_internals import FunctionModesOff, OpOverload
 
 _DRAWS = ("rand", "normal", "bernoulli", "multinomial", "poisson")
 _captures: list[CUDAGraph] = []  # one at most
@@ -46,7 +47,7 @@ class CUDAGraph(Watches):
     def capture_end(self) -> None:
         _captures.remove(self)
         ACTIVE_WATCHES.pop()
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             for storage, copy in self._before.values():
                 storage.copy_(copy)
             for tensor in self._allocated:
@@ -54,7 +55,7 @@ class CUDAGraph(Watches):
         self._before.clear()
 
     def replay(self) -> None:
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             for step in self._steps:
                 step()
 
@@ -69,12 +70,7 @@ class CUDAGraph(Watches):
         self._steps.append(run)
 
     def run(
-        self,
-        function: torch._ops.OpOverload,
-        args: tuple,
-        kwargs: dict,
-        written_tensors: list[torch.Tensor],
-        call: Callable[[], object],
+        self, function: OpOverload, args: tuple, kwargs: dict, written_tensors: list[torch.Tensor], call: Callable[[], object]
     ) -> object:
         if torch.Tag.nondeterministic_seeded in function.tags:
             raise unanswered_call_fault(f"torch.cuda.graph of {function}, which draws random numbers,")

@@ -22,9 +22,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch._library.triton
-import torch.utils._device as default_device
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from bitverdict.harness.emulator.cuda_graphs import CUDAGraph, GraphContext, is_capturing
 from bitverdict.harness.emulator.cuda_tensors import (
@@ -40,6 +37,8 @@ from bitverdict.harness.emulator.cuda_tensors import (
 from bitverdict.harness.emulator.faults import raise_for_the_launcher
 from bitverdict.harness.emulator.gpu_random import GENERATORS, GpuRandom, PhiloxState
 from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, legacy_type
+from bitverdict.harness.model import torch_internals
+from bitverdict.harness.model.torch_internals import FakeTensorMode, default_device, identity_of
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Device
@@ -286,36 +285,36 @@ class _DeviceOf(_OnDevice):
         super().__init__(obj if getattr(obj, "is_cuda", False) else None)
 
 
-class _Generator(torch._C.Generator):  # type: ignore[misc]
+class _Generator(torch_internals.GeneratorBase):  # type: ignore[misc]
     """`torch.Generator(device="cuda")`: the CPU's, with a state of its own where the device draws as a GPU does."""
 
     def __new__(cls, device: torch.device | str | int | None = "cpu") -> _Generator:
         made = super().__new__(cls, device=CPU)
-        GENERATORS.pop(made._cdata, None)
+        GENERATORS.pop(identity_of(made), None)
         if on_gpu(device):
-            GENERATORS[made._cdata] = PhiloxState(made.initial_seed())
+            GENERATORS[identity_of(made)] = PhiloxState(made.initial_seed())
         return made
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        return CUDA if self._cdata in GENERATORS else CPU
+        return CUDA if identity_of(self) in GENERATORS else CPU
 
     def manual_seed(self, seed: int) -> _Generator:
         super().manual_seed(seed)
-        if (state := GENERATORS.get(self._cdata)) is not None:
+        if (state := GENERATORS.get(identity_of(self))) is not None:
             state.start(seed)
         return self
 
     def initial_seed(self) -> int:
-        state = GENERATORS.get(self._cdata)
+        state = GENERATORS.get(identity_of(self))
         return super().initial_seed() if state is None else state.seed
 
     def get_state(self) -> torch.Tensor:
-        state = GENERATORS.get(self._cdata)
+        state = GENERATORS.get(identity_of(self))
         return super().get_state() if state is None else state.bytes()
 
     def set_state(self, given: torch.Tensor) -> _Generator:  # type: ignore[override]
-        if (state := GENERATORS.get(self._cdata)) is not None:
+        if (state := GENERATORS.get(identity_of(self))) is not None:
             state.restore(given)
         else:
             super().set_state(given)
@@ -327,7 +326,7 @@ def _default_generator() -> torch.Generator:
     if (state := _philox()) is None:
         return torch.default_generator
     made = _Generator(CUDA)
-    GENERATORS[made._cdata] = state
+    GENERATORS[identity_of(made)] = state
     return made
 
 
@@ -590,7 +589,7 @@ _OTHER_REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (torch.backends.cuda, "is_built", _answer(True)),
     (torch, "Generator", _Generator),
     (torch, "Stream", Stream),
-    (torch.library.Library, "impl", implement_operator),
+    (torch_internals.Library, "impl", implement_operator),
     (torch, "compile", _compile),
     (torch, "set_autocast_enabled", _enable_autocast),
     (torch, "set_autocast_dtype", _choose_autocast_dtype),
@@ -599,15 +598,9 @@ _OTHER_REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     *((torch, name, kind) for name, kind in CPU_TYPES.items()),
     (torch, "Event", Event),
     (torch, "get_device_module", lambda device=None: torch.cpu if getattr(device, "type", device) == "cpu" else torch.cuda),
-    (torch._C, "_cuda_getCurrentRawStream", _answer(0)),
-    (torch._C, "_cuda_getDevice", _answer(0)),
-    (torch._C, "_cuda_setDevice", _ignore_call),
-    (torch._C, "_cuda_exchangeDevice", _answer(0)),
-    (torch._C, "_cuda_getDeviceCount", _answer(1)),
-    (torch._C, "_cuda_synchronize", _ignore_call),
+    *((place, name, _answer(value)) for place, name, value in torch_internals.RUNTIME_CALLS),
     (FakeTensorMode, "from_tensor", _fake),
-    (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
-    (torch._library.triton, "is_wrap_triton_enabled", _answer(False)),  # a kernel launches itself: nothing is traced here
+    (*torch_internals.STRIDED_ALLOCATION, _empty_strided),
 )
 """What torch's own Python functions, and generated code, ask beside `torch.cuda`."""
 
@@ -658,7 +651,7 @@ def answer_torch_cuda(device: Device) -> Iterator[None]:
     saved_attributes = [(place, name, getattr(place, name, no_attribute)) for place, name, _ in _OTHER_REPLACEMENTS]
     _active.append(device)
     streams, _streams[:] = list(_streams), []
-    outer = default_device.CURRENT_DEVICE
+    outer = default_device()
     try:
         for module, names in _replacements_by_module:
             vars(module).update(names)
@@ -670,8 +663,8 @@ def answer_torch_cuda(device: Device) -> Iterator[None]:
         with Placement(), device.watch_tensors():
             yield
     finally:
-        _default[:] = [default_device.CURRENT_DEVICE] if default_device.CURRENT_DEVICE not in (None, outer) else []
-        if default_device.CURRENT_DEVICE != outer:
+        _default[:] = [default_device()] if default_device() not in (None, outer) else []
+        if default_device() != outer:
             torch.set_default_device(outer)
         for module, names in before:
             vars(module).update(names)

@@ -17,16 +17,11 @@ from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import torch
-import torch.utils._device as default_device
-from torch._library.custom_ops import OPDEFS
-from torch.autograd.function import BackwardCFunction
-from torch.library import Library
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
 from bitverdict.harness.emulator.tensor_types import KINDS, legacy_type
+from bitverdict.harness.model import torch_internals
+from bitverdict.harness.model.torch_internals import DispatchOff, FunctionModesOff, Library, OpOverload, StorageWeakRef
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 DEVICE_NUMBER_BASE = 1000  # Triton's numbers for emulated GPUs are above it, and a launcher may hand them to torch
@@ -70,9 +65,7 @@ class Watches:
     def on_host_read(self, tensor: torch.Tensor, what: str) -> None:
         """The host sees the words of `tensor`, by the call `what`."""
 
-    def run(
-        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]
-    ) -> Any:
+    def run(self, function: OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]) -> Any:
         """`call()`, which is `function` on `args` and `kwargs`, of which it writes to `written`."""
         return call()
 
@@ -99,9 +92,7 @@ class WatchGroup(Watches):
         for each in self.watches:
             each.on_host_read(tensor, what)
 
-    def run(
-        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]
-    ) -> Any:
+    def run(self, function: OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]) -> Any:
         for each in self.watches:
             call = partial(each.run, function, args, kwargs, written, call)
         return call()
@@ -113,10 +104,10 @@ ACTIVE_WATCHES: list[Watches] = []  # by the devices that are entered, the last 
 class ForeignMemory(Protocol):
     """The memory of an emulated GPU that lies in another process: a tensor of it wraps a handle there, and no bytes."""
 
-    def run(self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
+    def run(self, function: OpOverload, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
         """What the ATen operator gives; it writes the arguments at (place, name) of `written`."""
 
-    def construct_tensor(self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, gpu: bool) -> torch.Tensor:
+    def construct_tensor(self, function: OpOverload, args: tuple, kwargs: dict, gpu: bool) -> torch.Tensor:
         """What a function of torch that allocates makes: there, or with `gpu` False on the CPU, like a tensor from there."""
 
     def place_tensor(self, tensor: torch.Tensor) -> Any:
@@ -138,7 +129,7 @@ class AllocatedBytes:
 
     def hold(self, storage: torch.UntypedStorage) -> int:
         """Another tensor holds `storage`; its identity, for `release`."""
-        held = self._holders.setdefault(identity := storage._cdata, [-(-storage.nbytes() // 512) * 512, 0])
+        held = self._holders.setdefault(identity := torch_internals.identity_of(storage), [-(-storage.nbytes() // 512) * 512, 0])
         held[1] += 1
         if held[1] == 1:
             self.allocated += held[0]
@@ -188,31 +179,25 @@ def allocations() -> Iterator[torch.Tensor]:
 def storages_since(known_storages: dict[int, StorageWeakRef]) -> list[tuple[int, int]]:
     """First and last address of each storage that is not among `known_storages`, which then has all that live: a view's is its
     base's. A weak reference keeps a storage's identity from being another's."""
-    live = {held.storage._cdata: held.storage for held in list(_live)}
+    live = {torch_internals.identity_of(held.storage): held.storage for held in list(_live)}
     new = [storage for identity, storage in live.items() if identity not in known_storages]
     for identity in known_storages.keys() - live.keys():
         del known_storages[identity]
-    known_storages |= {storage._cdata: StorageWeakRef(storage) for storage in new}
+    known_storages |= {torch_internals.identity_of(storage): StorageWeakRef(storage) for storage in new}
     return [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in new]
-
-
-def _on_cuda(defined: Any) -> Callable | None:
-    """What an operator defined by `torch.library.custom_op` does on a GPU."""
-    functions = defined._backend_fns  # by device; None for each
-    return functions.get("cuda", functions.get(None))
 
 
 _library_functions: dict[str, list[tuple[weakref.ref[Library], Callable]]] = {}  # by operator, the last one's last
 _register = Library.impl
 
 
-class _LibraryFactories(TorchDispatchMode):
+class _LibraryFactories(torch_internals.TorchDispatchMode):
     """While entered, what stands for an operator that allocates makes its tensor."""
 
-    def __torch_dispatch__(self, func: torch._ops.OpOverload, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_dispatch__(self, func: OpOverload, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
         if (own := library_function_of(func)) is None:
             return func(*args, **kwargs or {})
-        named = {"device": CUDA} if any(argument.name == "device" for argument in func._schema.arguments) else {}
+        named = {"device": CUDA} if any(argument.name == "device" for argument in torch_internals.schema_of(func).arguments) else {}
         return _run_own_operator(own, outside(args), (kwargs or {}) | named)
 
 
@@ -221,12 +206,12 @@ def implement_operator(library: Library, op_name: object, fn: Callable, dispatch
     emulated GPU is none of CUDA, and FlagGems' kernels, which stand in the place of ATen's so, would not be launched."""
     _register(library, op_name, fn, dispatch_key, **options)
     if (dispatch_key or library.dispatch_key) == "CUDA" and not options.get("with_keyset"):
-        name = op_name.name() if isinstance(op_name, torch._ops.OpOverload) else str(op_name)
+        name = op_name.name() if isinstance(op_name, OpOverload) else str(op_name)
         name = name if "::" in name else f"{library.ns}::{name}"
         _library_functions.setdefault(name.removesuffix(".default"), []).append((weakref.ref(library), fn))
 
 
-def library_function_of(operator: torch._ops.OpOverload) -> Callable | None:
+def library_function_of(operator: OpOverload) -> Callable | None:
     """What computes `operator` on the GPU; None where torch does."""
     for reference, function in reversed(_library_functions.get(operator.name(), ())):
         if (library := reference()) is not None and library.m is not None:
@@ -236,14 +221,10 @@ def library_function_of(operator: torch._ops.OpOverload) -> Callable | None:
 
 def _run_own_operator(own: Callable, args: tuple, kwargs: dict) -> Any:
     """What an operator of the launcher's own does, which launches its kernels with tensors of the GPU, and makes some."""
-    torch.overrides._push_mode(Placement())
-    try:
-        return own(*args, **kwargs)
-    finally:
-        torch.overrides._pop_mode()
+    return torch_internals.call_under(Placement(), own, *args, **kwargs)
 
 
-def _compute(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> Any:
+def _compute(func: OpOverload, args: tuple, kwargs: dict) -> Any:
     """`func` of CPU tensors. A fault that names the operator where torch has it for GPUs alone."""
     try:
         return for_the_launcher(func, *args, **kwargs)
@@ -272,11 +253,11 @@ class CudaTensor(torch.Tensor):
     inner: torch.Tensor
     allocation: Allocation
     has_bytes = True  # not of one that torch traces with (FakeTensor), or of the device "meta"
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch_internals.no_torch_function
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> CudaTensor:
-        with torch._C.DisableTorchFunction():  # what is asked of `inner` here no mode need see
+        with FunctionModesOff():  # what is asked of `inner` here no mode need see
             return CudaTensor._wrap(cls, inner)
 
     @staticmethod
@@ -285,7 +266,7 @@ class CudaTensor(torch.Tensor):
             raise unanswered_call_fault(f"a {inner.layout} tensor on the GPU")
         if FOREIGN_MEMORIES and isinstance(inner, torch.Tensor):
             inner = FOREIGN_MEMORIES[-1].place_tensor(inner)
-        wrapper = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        wrapper = torch_internals.wrapper_of(
             cls,
             inner.size(),
             strides=inner.stride(),
@@ -295,8 +276,7 @@ class CudaTensor(torch.Tensor):
             device=inner.device,
         )
         wrapper.inner = inner.detach() if inner.requires_grad else inner
-        torch._C._set_neg(wrapper, inner.is_neg())  # type: ignore[attr-defined]  # so that torch negates, and we see it
-        torch._C._set_conj(wrapper, inner.is_conj())  # type: ignore[attr-defined]
+        torch_internals.mark(wrapper, inner.is_neg(), inner.is_conj())  # so that torch negates, and we see it
         if FOREIGN_MEMORIES:
             return wrapper
         wrapper.allocation = Allocation(wrapper.inner.untyped_storage())
@@ -308,24 +288,24 @@ class CudaTensor(torch.Tensor):
         return wrapper
 
     @classmethod
-    def __torch_dispatch__(cls, func: torch._ops.OpOverload, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_dispatch__(cls, func: OpOverload, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if torch.is_inference_mode_enabled() and func.is_view and not args[0].is_inference():
             with torch.inference_mode(False):  # a view of an ordinary tensor is one too, and shares its version
                 return cls.__torch_dispatch__(func, types, args, kwargs)
         written_places = written_arguments(func)
-        if (defined := OPDEFS.get(func._schema.name)) is not None and (own := _on_cuda(defined)) is not None:
-            return _run_own_operator(own, args, kwargs)
-        if (own := library_function_of(func)) is not None:
+        if (own := torch_internals.custom_function_of(func) or library_function_of(func)) is not None:
             return _run_own_operator(own, args, kwargs)
         if _is_made_of_others(func):
-            return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+            return torch_internals.call_composite(func, *args, **kwargs)
         if func is torch.ops.aten.histc.default and not (args[0].is_floating_point() or FOREIGN_MEMORIES):
             return outside(_histogram_of_integers(*inside(args), **kwargs))
         if FOREIGN_MEMORIES:
             return FOREIGN_MEMORIES[-1].run(func, args, kwargs, written_places)
         if func in _COPIES and _is_negated(source := args[_COPIES[func]]):  # its bytes are those of the other sign
-            args = tuple(torch.neg(torch._neg_view(argument)) if argument is source else argument for argument in args)
+            args = tuple(
+                torch.neg(torch_internals.negative_view(argument)) if argument is source else argument for argument in args
+            )
         inputs, keywords = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
         if ACTIVE_WATCHES and not func.is_view and all(argument.has_bytes for argument in args if type(argument) is CudaTensor):
             into = [inputs[place] if place < len(inputs) else keywords[name] for place, name in written_places]
@@ -335,7 +315,7 @@ class CudaTensor(torch.Tensor):
         if not written_places:
             return outside(made)
         if torch.Tag.inplace_view in func.tags:  # the wrapper's own sizes and strides change too
-            with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+            with DispatchOff():
                 func(*args, **kwargs)
         found = [args[place] if place < len(args) else kwargs[name] for place, name in written_places]
         for argument in found:
@@ -451,7 +431,7 @@ class CudaTensor(torch.Tensor):
 def _follow_size(tensor: torch.Tensor) -> None:
     """Give the wrapper the sizes of what it wraps: torch resizes an empty result that it is given (`out=`)."""
     if type(tensor) is CudaTensor and tensor.shape != tensor.inner.shape:
-        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+        with DispatchOff():
             torch.ops.aten.resize_.default(tensor, tensor.inner.shape)
 
 
@@ -466,7 +446,7 @@ def _is_negated(value: object) -> bool:
 def _notify_host_read(tensor: CudaTensor, what: str) -> None:
     """The host sees the words of `tensor`, by the call `what`."""
     if ACTIVE_WATCHES:
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             ACTIVE_WATCHES[-1].on_host_read(tensor.inner, what)
 
 
@@ -507,24 +487,24 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
 _writes: dict[Any, list[tuple[int, str]]] = {}
 
 
-def written_arguments(func: torch._ops.OpOverload) -> list[tuple[int, str]]:
+def written_arguments(func: OpOverload) -> list[tuple[int, str]]:
     """(place, name) of the arguments that `func` writes and returns, in the order of its results; empty where it makes new ones."""
     if func not in _writes:
         _writes[func] = [
             (place, argument.name)
-            for alias in (result.alias_info for result in func._schema.returns)
+            for alias in (result.alias_info for result in torch_internals.schema_of(func).returns)
             if alias is not None and alias.is_write
-            for place, argument in enumerate(func._schema.arguments)
+            for place, argument in enumerate(torch_internals.schema_of(func).arguments)
             if argument.alias_info is not None and argument.alias_info.before_set == alias.before_set
         ]
     return _writes[func]
 
 
 @lru_cache(maxsize=4096)
-def _is_made_of_others(func: torch._ops.OpOverload) -> bool:
+def _is_made_of_others(func: OpOverload) -> bool:
     """Whether `func` is but calls of other operators, into which torch takes it apart, save in inference mode: `Tensor.to` may give
     its own argument, which whoever computes results anew must not see as a result."""
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+    return torch_internals.is_composite(func)
 
 
 def move_tensor(
@@ -548,7 +528,7 @@ def move_tensor(
     if not gpu:
         return destination
     if ACTIVE_WATCHES:
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             ACTIVE_WATCHES[-1].on_upload(destination, "to")
     return CudaTensor(destination)
 
@@ -590,7 +570,7 @@ def _tensor_to(tensor: torch.Tensor, args: tuple, kwargs: dict) -> torch.Tensor:
     return move_tensor(tensor, gpu, **keywords)
 
 
-_APPLY, _APPLY_BACKWARD = torch.autograd.Function.__dict__["apply"], BackwardCFunction.apply
+_APPLY, _APPLY_BACKWARD = torch.autograd.Function.__dict__["apply"], torch_internals.BackwardCFunction.apply
 
 
 def _apply_function(function: type, *args: object, **kwargs: object) -> object:
@@ -602,38 +582,33 @@ def _apply_function(function: type, *args: object, **kwargs: object) -> object:
     return made
 
 
-def _apply_backward(node: BackwardCFunction, *gradients: object) -> object:
+def _apply_backward(node: torch_internals.BackwardCFunction, *gradients: object) -> object:
     """The user's backward. Zeros, which torch makes for a result that nothing used, lie where the result does."""
     return _APPLY_BACKWARD(node, *(outside(gradients) if getattr(node, "is_on_emulated_gpu", False) else gradients))
 
 
-class Placement(TorchFunctionMode):
+class Placement(torch_internals.TorchFunctionMode):
     """While entered, torch's functions know a device "cuda", which is the emulated GPU; those that a user's backward calls too."""
 
     def __enter__(self) -> Placement:
-        self.engine = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
-        torch.autograd._engine_run_backward = self._run_backward  # type: ignore[attr-defined]
-        self.apply = torch.autograd.Function.__dict__["apply"], BackwardCFunction.apply
+        self.engine = torch_internals.exchange(torch_internals.BACKWARD_ENGINE, self._run_backward)
+        self.apply = torch.autograd.Function.__dict__["apply"], torch_internals.BackwardCFunction.apply
         torch.autograd.Function.apply = classmethod(_apply_function)  # type: ignore[assignment]
-        BackwardCFunction.apply = _apply_backward  # type: ignore[assignment]
+        torch_internals.BackwardCFunction.apply = _apply_backward  # type: ignore[assignment]
         return super().__enter__()
 
     def __exit__(self, *raised: object) -> None:
-        torch.autograd._engine_run_backward = self.engine  # type: ignore[attr-defined]
-        torch.autograd.Function.apply, BackwardCFunction.apply = self.apply  # type: ignore[method-assign]
+        torch_internals.exchange(torch_internals.BACKWARD_ENGINE, self.engine)
+        torch.autograd.Function.apply, torch_internals.BackwardCFunction.apply = self.apply  # type: ignore[method-assign]
         super().__exit__(*raised)
 
     def _run_backward(self, *args: object, **kwargs: object) -> Any:
         """The engine, which torch starts from inside functions that leave this mode: it is entered again."""
-        torch.overrides._push_mode(self)
-        try:
-            return self.engine(*args, **kwargs)
-        finally:
-            torch.overrides._pop_mode()
+        return torch_internals.call_under(self, self.engine, *args, **kwargs)
 
     def __torch_function__(self, func: Callable[..., object], types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:  # type: ignore[attr-defined]
+        if torch_internals.is_without_bytes():
             return func(*args, **kwargs)  # which makes tensors without bytes, on any device
         special = _SPECIAL.get(func)
         if special is not None:
@@ -676,7 +651,7 @@ def _construct(func: Callable[..., object], args: tuple, kwargs: dict, has_gpu_a
     if device is None and func in _LIKE:
         gpu = has_gpu_argument
     else:
-        gpu = on_gpu(default_device.CURRENT_DEVICE if device is None else device)
+        gpu = on_gpu(torch_internals.default_device() if device is None else device)
     is_pinned = bool(kwargs.get("pin_memory"))
     kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
     if gpu:
@@ -695,7 +670,7 @@ def _construct(func: Callable[..., object], args: tuple, kwargs: dict, has_gpu_a
         tensor = tensor.clone()  # what was read shares its bytes with nothing on a GPU
     out = kwargs.get("out")
     if ACTIVE_WATCHES and isinstance(tensor, torch.Tensor) and (gpu or isinstance(out, CudaTensor)):
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             ACTIVE_WATCHES[-1].on_allocation(tensor, func.__name__, args, kwargs)
     if isinstance(out, torch.Tensor):
         return out
@@ -724,7 +699,7 @@ def is_pinned(tensor: torch.Tensor) -> bool:
     return storage is not None and not storage.expired()
 
 
-def _pin_memory(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
+def _pin_memory(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
     if isinstance(args[0], CudaTensor):
         raise_for_the_launcher(RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned"))
     return args[0] if is_pinned(args[0]) else _pin(args[0].clone())
@@ -757,20 +732,20 @@ def _become(tensor: torch.Tensor, value: torch.Tensor) -> None:
         torch.utils.swap_tensors(tensor, other.requires_grad_(tensor.requires_grad))
 
 
-def _set_data(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> None:
+def _set_data(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> None:
     func(*args) if not _holds(args) else _become(*args)
 
 
-def _dispatch_move(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
+def _dispatch_move(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
     return _tensor_to(args[0], args[1:], kwargs) if _names_device(args[1:], kwargs) else func(*args, **kwargs)
 
 
-def _cuda(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
+def _cuda(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
     device = kwargs.get("device", args[1] if len(args) > 1 else None)
     return move_tensor(args[0], True if device is None else on_gpu(device) or True)
 
 
-def _type(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> Any:
+def _type(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> Any:
     found = legacy_type(args[1] if len(args) > 1 else kwargs.get("dtype"))
     return move_tensor(args[0], True, dtype=found[0]) if found is not None and found[1] else for_the_launcher(func, *args, **kwargs)
 
@@ -817,7 +792,7 @@ def _names_device(args: tuple, kwargs: dict) -> bool:
 
 def _constructors() -> set:
     """Torch's functions that allocate where their `device` says."""
-    return default_device._device_constructors()
+    return torch_internals.factories()
 
 
 __all__ = [

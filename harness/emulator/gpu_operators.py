@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._ops import OpOverload
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from bitverdict.harness.emulator.cuda_tensors import Watches, tensors_in
 from bitverdict.harness.emulator.device_probe import LaunchRun
 from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, zeros
 from bitverdict.harness.emulator.memory.unwritten_words import WRITTEN_MARK, AllocatedWords, UnwrittenWords
+from bitverdict.harness.model.torch_internals import OpOverload, StorageWeakRef, name_of, schema_of
 
 NARROW_TYPES = (torch.float16, torch.bfloat16)
 _COPIES = frozenset(  # what moves words, or writes words that are given: the same on any device
@@ -44,14 +43,14 @@ class WideOperators(Watches):
         if not any(tensor.dtype in NARROW_TYPES for tensor in tensors_in((args, kwargs))) or not _computes(function):
             return call()
         if torch.Tag.nondeterministic_seeded in function.tags:
-            self.left[f"{_name(function)}: draws random numbers"] += 1
+            self.left[f"{name_of(function)}: draws random numbers"] += 1
             return call()
         try:
             wide = _WideCall(function, args, kwargs)
             result = wide.result()
         except Exception as error:  # torch's own function says what is wrong with its operands, in its words
             result = call()
-            self.left[f"{_name(function)}: {' '.join(str(error).split())[:80]}"] += 1
+            self.left[f"{name_of(function)}: {' '.join(str(error).split())[:80]}"] += 1
             return result
         self.computed += 1
         return result
@@ -104,14 +103,10 @@ class PoisonedMemory(UnwrittenWords, Watches):
         return [f"{read.location}: takes words of {read.parameter} {what} {read.byte} of its storage" for read in taken.values()]
 
 
-def _name(function: OpOverload) -> str:
-    return str(function._schema.name).split("::")[-1]
-
-
 def _computes(function: OpOverload) -> bool:
     """Whether `function` makes or writes tensors by arithmetic."""
-    schema = function._schema
-    if _name(function).rstrip("_") in _COPIES:
+    schema = schema_of(function)
+    if name_of(function).rstrip("_") in _COPIES:
         return False
     return any("Tensor" in str(result.type) for result in schema.returns) or any(
         argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments
@@ -149,7 +144,7 @@ class _WideCall:
         return torch.float32 if value in NARROW_TYPES else value
 
     def _written_tensors(self) -> Iterator[torch.Tensor]:
-        for place, argument in enumerate(self.function._schema.arguments):
+        for place, argument in enumerate(schema_of(self.function).arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 yield from tensors_in(self.args[place] if place < len(self.args) else self.kwargs.get(argument.name))
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from bitverdict.harness.emulator.cuda_tensors import Watches
+from bitverdict.harness.model.torch_internals import OpOverload, identity_of, name_of
 
 _MULTIPLIERS, _WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 _THREADS_OF_BLOCK = 256
@@ -119,14 +120,9 @@ class GpuRandom(Watches):
             self._draw(_FUNCTIONS[function], tensor, given, kwargs.get("generator"))
 
     def run(
-        self,
-        function: torch._ops.OpOverload,
-        args: tuple,
-        kwargs: dict,
-        written_tensors: list[torch.Tensor],
-        call: Callable[[], object],
+        self, function: OpOverload, args: tuple, kwargs: dict, written_tensors: list[torch.Tensor], call: Callable[[], object]
     ) -> Any:
-        name = str(function._schema.name).split("::")[-1]
+        name = name_of(function)
         if not written_tensors or name not in {*_FUNCTIONS.values(), "bernoulli_"}:
             return call()
         given = list(args[1:]) + [kwargs[key] for key in ("from", "mean", "to", "std", "p") if key in kwargs]
@@ -135,7 +131,7 @@ class GpuRandom(Watches):
     def _draw(self, name: str, tensor: torch.Tensor, parameters: list[Any], generator: Any) -> bool:
         """Fill `tensor` by the operator `name` with the numbers `parameters`. Whether that could be done."""
         count = tensor.numel()
-        state = self.state if generator is None else GENERATORS.get(generator._cdata)
+        state = self.state if generator is None else GENERATORS.get(identity_of(generator))
         if state is None:
             return False
         if tensor.dtype not in (*_FLOATS, *_INTEGERS) or not all(isinstance(number, int | float) for number in parameters):

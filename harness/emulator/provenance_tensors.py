@@ -17,6 +17,7 @@ import torch
 
 from bitverdict.harness.emulator.cuda_tensors import Watches, tensors_in
 from bitverdict.harness.emulator.memory.provenance import CONSTANT_FILL, OPERAND, UNWRITTEN, Kind, Provenance
+from bitverdict.harness.model.torch_internals import OpOverload, name_of
 
 MOVES = {
     "clone", "_to_copy", "contiguous", "cat", "stack", "repeat", "flip", "roll", "constant_pad_nd", "lift_fresh_copy",
@@ -68,10 +69,8 @@ class ProvenanceTensors(Watches):
     def on_host_read(self, tensor: torch.Tensor, what: str) -> None:
         self.provenance.note_host_read(tensor, what)
 
-    def run(
-        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, outputs: list[torch.Tensor], call: Callable[[], object]
-    ) -> Any:
-        name = function._schema.name.split("::")[-1]
+    def run(self, function: OpOverload, args: tuple, kwargs: dict, outputs: list[torch.Tensor], call: Callable[[], object]) -> Any:
+        name = name_of(function)
         operator_name, input_tensors = name.rstrip("_"), [*tensors_in((args, kwargs))]
         if torch.Tag.inplace_view in function.tags:
             return call()
@@ -122,7 +121,7 @@ class ProvenanceTensors(Watches):
                 self.provenance.memory_of(each).numbers[now != before] = self.provenance.current_number(Kind.TORCH, name, given)
 
     # -- what an operation gives --------------------------------------------------------------------------------------------
-    def _note_new_tensor(self, name: str, function: torch._ops.OpOverload, result: torch.Tensor, args: tuple, kwargs: dict) -> None:
+    def _note_new_tensor(self, name: str, function: OpOverload, result: torch.Tensor, args: tuple, kwargs: dict) -> None:
         """The origins of `result`, which `function` made in memory of its own."""
         provenance = self.provenance
         if name in UNFILLED_FUNCTIONS or name in ZERO_FUNCTIONS or name in ONES_FUNCTIONS or name in FULL or name in FROM_HOST:
@@ -139,7 +138,7 @@ class ProvenanceTensors(Watches):
             numbers = self._copy_origins(name, numbers)
         provenance.put(result, numbers)
 
-    def _move_origins(self, name: str, function: torch._ops.OpOverload, args: tuple, kwargs: dict) -> int | np.ndarray | None:
+    def _move_origins(self, name: str, function: OpOverload, args: tuple, kwargs: dict) -> int | np.ndarray | None:
         """The origins of what `function` moves, by itself on the origins of its first argument; None where that cannot be."""
         several = isinstance(args[0], list | tuple)
         first_tensors = list(args[0]) if several else [args[0]]

@@ -28,6 +28,7 @@ from bitverdict.harness.emulator.numerics.real_values import (
     subtract,
     sum_along,
 )
+from bitverdict.harness.model.torch_internals import OpOverload, name_of, schema_of
 
 _MOVES = {  # what reads elements of its first argument, or of the list that it is, by places that the other arguments say
     "clone", "_to_copy", "cat", "stack", "index_select", "index", "gather", "take", "repeat", "flip", "roll", "contiguous",
@@ -71,15 +72,10 @@ class RealTensors(Watches):
             self.hang(what)
 
     def run(
-        self,
-        function: torch._ops.OpOverload,
-        args: tuple,
-        kwargs: dict,
-        written_tensors: list[torch.Tensor],
-        call: Callable[[], object],
+        self, function: OpOverload, args: tuple, kwargs: dict, written_tensors: list[torch.Tensor], call: Callable[[], object]
     ) -> Any:
         """`call()`, which is `function` on `args` and `kwargs` (CPU), of which it writes to `written`."""
-        name = function._schema.name.split("::")[-1]
+        name = name_of(function)
         operator_name, input_tensors = name.rstrip("_"), [*tensors_in((args, kwargs))]
         inexact, rule = False, None
         try:
@@ -109,7 +105,7 @@ class RealTensors(Watches):
 
     # -- what an operation gives --------------------------------------------------------------------------------------------
     def _rule(
-        self, name: str, function: torch._ops.OpOverload, args: tuple, kwargs: dict, inexact: bool, in_place: bool
+        self, name: str, function: OpOverload, args: tuple, kwargs: dict, inexact: bool, in_place: bool
     ) -> Callable[[torch.Tensor], ShadowWords | None] | None:
         """What gives the real values of a result of the operation `name`; None where it is exact."""
         sources = [*tensors_in((args, kwargs))]
@@ -132,11 +128,11 @@ class RealTensors(Watches):
         return lambda result: self._lose_result(result, name, inexact)
 
     def _moves(
-        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, inexact: bool
+        self, function: OpOverload, args: tuple, kwargs: dict, inexact: bool
     ) -> Callable[[torch.Tensor], ShadowWords | None]:
         first = args[0] if isinstance(args[0], list | tuple) else [args[0]]
         if not all(isinstance(item, torch.Tensor) for item in first):
-            return lambda result: self._lose_result(result, function._schema.name, inexact)
+            return lambda result: self._lose_result(result, schema_of(function).name, inexact)
         real_parts, at, count = [self._real(item) for item in first], [], 0
         for item in first:
             at.append(torch.arange(count, count + item.numel()).view(item.shape))

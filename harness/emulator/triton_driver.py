@@ -36,6 +36,7 @@ from bitverdict.harness.emulator.frontend.stop_compiler import Stages
 from bitverdict.harness.emulator.kernel_traceback import at_the_kernel
 from bitverdict.harness.emulator.mlir_reader import escape
 from bitverdict.harness.emulator.residency import check_grid
+from bitverdict.harness.model.torch_internals import FunctionModesOff
 
 if TYPE_CHECKING:
     from triton.compiler import ASTSource
@@ -101,7 +102,7 @@ class _Launcher:
         device = driver.active.device
         if not device.options.takes_cpu_tensors:
             refuse_cpu_tensors([v for _, v in passed_arguments])
-        with torch._C.DisableTorchFunction():  # what the emulator itself asks of torch is nobody's allocation
+        with FunctionModesOff():  # what the emulator itself asks of torch is nobody's allocation
             if (fault := compiled_in(self.source, values)) is not None:
                 raise device.record_finding(fault)
             for probe in device.options.probes:

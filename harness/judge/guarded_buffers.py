@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
 from bitverdict.harness.emulator.memory.global_memory import GUARD_BYTES as HOST_GUARD_BYTES
 from bitverdict.harness.judge.bounds_check import UNSIGNED_TYPES, Arena, Buffer, OutOfBounds, first_out_of_bounds
 from bitverdict.harness.judge.classify import for_the_launcher
 from bitverdict.harness.judge.far_views import Islands, is_far, map_zeros
 from bitverdict.harness.model.case import Operand
+from bitverdict.harness.model.torch_internals import TorchFunctionMode, is_without_bytes
 
 TORCH_DTYPES = {
     "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn,
@@ -321,7 +321,7 @@ class _Interception(TorchFunctionMode):  # type: ignore[misc]  # mypy does not f
             return result
         if result.shape == (0,):  # torch resizes it where it is given as `out=`, and would grow it into its guard bands
             return result
-        if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:  # what it makes has no bytes
+        if is_without_bytes():  # what it makes has no bytes
             return result
         name = f"tensor {len(self.guard.buffers)} ({func.__name__})"
         device = result.device

@@ -29,6 +29,7 @@ from bitverdict.harness.model.contract import Contract, Launcher
 from bitverdict.harness.model.feature_table import observers
 from bitverdict.harness.model.paths import ROOT, relative, source_line
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.torch_internals import FunctionModesOff
 from bitverdict.harness.model.verdict import Outcome
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ def _launch_once(
     case: Case, target: Target, contract: Contract, launcher: Launcher | None, operands: dict[str, Operand], clock: Clock,
     enter_target: Callable[..., AbstractContextManager[object]], allocations: Allocations, room: MemoryReservation,
 ) -> LaunchResult:  # fmt: skip
-    import torch
 
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
     guard = Guard(
@@ -116,7 +116,7 @@ def _launch_once(
             watch_launches() as gpu_launches,
         ):
             if device is not None:
-                with torch._C.DisableTorchFunction():  # or the modes are told of all that this asks of torch
+                with FunctionModesOff():  # or the modes are told of all that this asks of torch
                     tensors = {name: device.place(tensor) for name, tensor in tensors.items()}
                 if contract.pointers_in_memory:
                     device.reach(lambda: {buffer.name: buffer.view for buffer in guard.buffers})

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from bitverdict.harness.model.torch_internals import identity_of
+
 if TYPE_CHECKING:
     import torch
 
@@ -37,7 +39,7 @@ def returned_before(outputs: Mapping[str, object], operands: Iterable[torch.Tens
 def lies_in(output: torch.Tensor, tensors: Iterable[torch.Tensor]) -> bool:
     """Whether `output` lies in the storage of one of `tensors`."""
     return (own := _storage(output)) is not None and any(
-        own._cdata == other._cdata for tensor in tensors if (other := _storage(tensor)) is not None
+        identity_of(own) == identity_of(other) for tensor in tensors if (other := _storage(tensor)) is not None
     )
 
 
@@ -64,4 +66,4 @@ def _place(output: torch.Tensor) -> tuple[torch.UntypedStorage, int, int] | None
 
 
 def _overlap(one: tuple[torch.UntypedStorage, int, int], other: tuple[torch.UntypedStorage, int, int]) -> bool:
-    return one[0]._cdata == other[0]._cdata and one[1] < other[2] and other[1] < one[2]
+    return identity_of(one[0]) == identity_of(other[0]) and one[1] < other[2] and other[1] < one[2]

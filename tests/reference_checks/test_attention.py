@@ -1,4 +1,5 @@
-"""Contract under test: the plan of attention lies as near to its value as its steps allow, and adds rows as fragments hold them.
+"""Contract under test: the plan of attention lies as near to its contract's mathematics as its steps allow, and adds rows as
+fragments hold them.
 
 The bounds count roundings: u = 2^-24 for each operation that rounds once, 2^-11 for powers as fp16, and what the PTX ISA says of
 the others (9.7.3): ex2.approx 2 ulp, lg2.approx 2^-22, div.full 2 ulp. A sum of n products by the tensor core is cut n times at
@@ -7,10 +8,12 @@ most, by 2^-23 of the largest partial sum."""
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.reference import attention as plan
 from bitverdict.reference.formats import FP16, convert, decode, encode
 from bitverdict.reference.tensor_core import instruction, product
@@ -19,6 +22,7 @@ from tests.faults.mutants import Mutant, mutant_module
 
 U, CUT, OF_POWERS = 2.0**-24, 2.0**-23, 2.0**-11
 M, N, D = 70, 101, 24
+EXACT = SimpleNamespace(**vars(np), kept_in=lambda values, _: values, round_to=lambda values, _: values)  # nothing is narrowed
 
 
 def tiles(module=plan, arch: str = "sm_90", family: str = "wgmma", rows: int = 64, columns: int = 32, warps: int = 4):
@@ -44,7 +48,13 @@ def exceeded(module=plan) -> dict[str, float]:
     for causal, scale in ((False, None), (True, 0.3)):
         o, lse = module.attention(*OPERANDS, scale, causal, tiles(module))
         factor = D**-0.5 if scale is None else scale
-        due, due_lse = plan.attention_value(q, k, v, factor, causal)
+        given = decode(FP16, GIVEN)
+        due, due_lse, *due_parts = (
+            each[0, 0]
+            for each in row_mathematics.attention_with_gradients(
+                EXACT, *(each[None, None] for each in (q, k, v, given)), scale=factor, causal=causal, dtype="fp16"
+            )
+        )
         met = np.arange(N) <= (np.arange(M) + N - M if causal else np.full(M, N))[:, None]  # (M, N)
         scores = q @ k.T * factor  # (M, N)
         powers = np.where(met, np.exp(scores - due_lse[:, None] * np.log(2)), 0)  # (M, N)
@@ -64,8 +74,6 @@ def exceeded(module=plan) -> dict[str, float]:
         parts = module.attention_backward(
             q_codes[None], k_codes, v_codes, codes, lse[None], GIVEN[None], scale, causal, tiles(module)
         )
-        given = decode(FP16, GIVEN)
-        due_parts = plan.attention_backward_value(q, k, v, given, factor, causal)
         spread = np.abs(given) @ np.abs(v).T  # (M, N)
         along = (np.abs(given) * np.abs(decode(FP16, codes[0]))).sum(axis=1)[:, None]  # (M, 1)
         slope = powers * (spread + along)  # (M, N) at most

@@ -1,4 +1,4 @@
-"""Contract under test: the plans of functions on rows lie as near to their values as their steps allow.
+"""Contract under test: the plans of functions on rows lie as near to what contracts hold any launcher to as their steps allow.
 
 The bounds count roundings: u = 2^-24 for each operation that rounds once, and what the PTX ISA says of the others (9.7.3):
 ex2.approx 2 ulp, rsqrt.approx 2^-22.9, div.full 2 ulp; the exponent is rounded twice before ex2."""
@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.reference import row_functions as rows
 from bitverdict.reference.row_functions import RowSum
 from tests.faults import reference_modules as corpus
@@ -48,17 +49,18 @@ def exceeded(module, order: RowSum) -> dict[str, float]:
         wide = x.astype(np.float64)
         below = wide - wide.max(axis=1, keepdims=True)
         least = np.abs(below).max(axis=1, keepdims=True)
-        due = module.softmax_value(wide)
+        due = row_mathematics.softmax(np, wide)
         error = (exponential(below) + exponential(least) + levels(order) * U + 5 * U) * due
         found["softmax"] = np.max(np.abs(real(module.softmax(words(x), order)) - due) / error)
 
         y, r = module.rms_norm(words(x), words(w), 2.0**-20, order)
-        due = module.rms_norm_value(wide, w.astype(np.float64), 2.0**-20)
+        due, _, dx_value, dw_value = row_mathematics.rms_norm_with_gradients(
+            np, wide, w.astype(np.float64), dy.astype(np.float64), eps=2.0**-20
+        )
         root = (levels(order) + 5) * U / 2 + 2.0**-22.9
         found["rms_norm"] = np.max(np.abs(real(y) - due) / ((root + 2 * U) * np.abs(due)))
 
         dx, dw = module.rms_norm_backward(words(x), words(w), r, words(dy), order, 2)
-        dx_value, dw_value = module.rms_norm_backward_value(wide, w.astype(np.float64), 2.0**-20, dy.astype(np.float64))
         scale = 1 / np.sqrt((wide * wide).mean(axis=1, keepdims=True))
         given = np.abs(dy * w[None, :]).astype(np.float64)
         size = scale * (given + np.abs(wide) * scale**2 * (given * np.abs(wide)).mean(axis=1, keepdims=True))
@@ -66,24 +68,26 @@ def exceeded(module, order: RowSum) -> dict[str, float]:
         size = np.abs(dy * x * scale).sum(axis=0)
         found["dw"] = np.max(np.abs(real(dw) - dw_value) / ((root + (len(x) + 4) * U) * size))
 
-        due = module.swiglu_value(wide, dy.astype(np.float64))
+        due = row_mathematics.swiglu(np, wide, dy.astype(np.float64))
         found["swiglu"] = np.max(
             np.abs(real(module.swiglu(words(x), words(dy))) - due) / ((exponential(wide) + 6 * U) * np.abs(due))
         )
 
         angles = np.random.default_rng(4).random((7, 20))
         q, cos, sin = drawn(7, 3, 40, seed=5), np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-        due = module.rope_value(*(each.astype(np.float64) for each in (q, cos, sin)))
+        due = row_mathematics.rope(np, *(each.astype(np.float64) for each in (q, cos, sin)))
         size = np.abs(q.astype(np.float64)) + np.abs(np.roll(q, 20, axis=2).astype(np.float64))
         found["rope"] = np.max(np.abs(real(module.rope(words(q), words(cos), words(sin))) - due) / (2 * U * size))
 
-        due = module.dropout_value(wide, 9, 0.3)
+        due = row_mathematics.dropout(np, wide, key=9, p=0.3)
         found["dropout"] = np.max(np.abs(real(module.dropout(words(x), 9, 0.3)) - due) / (2 * U * np.abs(due) + (due == 0)))
 
         targets = np.random.default_rng(6).integers(0, 300, 7)
         order = dataclasses.replace(order, block=128)  # three blocks
         for share in (0.0, 0.1):
-            value, gradient = module.cross_entropy_value(wide, targets, share)
+            value, _, gradient = row_mathematics.cross_entropy_with_gradient(
+                np, wide, targets, np.ones(7), smoothing=share, ignore_index=-100
+            )
             loss, lse = module.cross_entropy(words(x), targets, share, -100, order)
             size = 1 + np.abs(np.log(np.exp(wide).sum(axis=1))) + 2 * np.abs(wide).max(axis=1)
             error = exponential(least[:, 0]) + (levels(order) + 8) * U * size

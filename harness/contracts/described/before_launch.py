@@ -60,7 +60,8 @@ class _NoDriver:
 def nothing_is_launched() -> Iterator[None]:
     """Inside, `Used` is raised by any function of torch, by a launch of Triton, and by what would initialise CUDA."""
     import torch
-    from torch.overrides import TorchFunctionMode
+
+    from bitverdict.harness.model.torch_internals import CUDA_START, TorchFunctionMode, exchange
 
     class Stops(TorchFunctionMode):
         def __torch_function__(self, func: object, types: object, args: object = (), kwargs: object = None) -> Any:
@@ -71,10 +72,10 @@ def nothing_is_launched() -> Iterator[None]:
 
     drivers: Any = sys.modules.get("triton.runtime.driver")
     config = drivers.driver if drivers is not None else None
-    saved_lazy_init, active = torch.cuda._lazy_init, config._active if config is not None else None
+    active = config._active if config is not None else None
     function: Any = torch.autograd.Function
     saved_apply = vars(function)["apply"]
-    torch.cuda._lazy_init = initialise
+    saved_start = exchange(CUDA_START, initialise)
     function.apply = initialise  # torch's own would take a placeholder's bytes for those of a tensor
     if config is not None:
         config.set_active(_NoDriver())
@@ -82,7 +83,7 @@ def nothing_is_launched() -> Iterator[None]:
         with Stops():
             yield
     finally:
-        torch.cuda._lazy_init = saved_lazy_init
+        exchange(CUDA_START, saved_start)
         function.apply = saved_apply
         if config is not None:
             config.set_active(active)

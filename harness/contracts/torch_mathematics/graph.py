@@ -70,9 +70,10 @@ def gradients_of(function: Callable, operands: int, wanted_places: Sequence[int]
 
 
 def _trace_graph(function: Callable, examples: Sequence[torch.Tensor]) -> Any:
-    from torch._decomp import core_aten_decompositions
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    from bitverdict.harness.model.torch_internals import core_aten_decompositions
 
     def call_function(*tensors: torch.Tensor) -> Any:  # a function of torch's own has no signature that could be traced
         return function(*tensors)

@@ -20,6 +20,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, zeros
 from bitverdict.harness.model.paths import HARNESS, is_foreign, source_line
+from bitverdict.harness.model.torch_internals import StorageWeakRef
 
 if TYPE_CHECKING:
     import torch
@@ -209,8 +210,6 @@ class Provenance:
 
     def _begin_storage(self, tensor: torch.Tensor, number: int) -> Memory:
         """What is known of the storage of `tensor` (CPU) from now on: its elements are of one origin, and nobody wrote the rest."""
-        from torch.multiprocessing.reductions import StorageWeakRef
-
         storage = tensor.untyped_storage()
         if len(self.storages) >= MOST_STORAGES:
             self.storages = {at: each for at, each in self.storages.items() if not each.storage.expired()}

@@ -15,6 +15,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES
 from bitverdict.harness.emulator.memory.real_shadows import BYTES, EXACT, PARTS, Shadow, read_as, value_of
+from bitverdict.harness.model.torch_internals import StorageWeakRef
 
 if TYPE_CHECKING:
     import torch
@@ -83,8 +84,6 @@ class RealMemory:
 
     def keep(self, base: int, raw: np.ndarray, tensor: torch.Tensor, shadow: Shadow) -> None:
         """`shadow` is right for the bytes `raw` of the storage of `tensor`."""
-        from torch.multiprocessing.reductions import StorageWeakRef
-
         if len(self.storages) >= MOST_STORAGES:
             self.storages = {at: kept for at, kept in self.storages.items() if not kept.storage.expired()}
         self.storages[base] = _StorageShadow(StorageWeakRef(tensor.untyped_storage()), shadow, raw.copy())

@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from bitverdict.harness.emulator.autotuner_choices import apply_tuning
 from bitverdict.harness.emulator.cuda_tensors import tensors_in
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations
 from bitverdict.harness.judge.launched_instructions import remember, watch_launches
+from bitverdict.harness.model.torch_internals import TorchDispatchMode, schema_of
 from bitverdict.harness.sealed.candidate.arrays import LIMITS, receive, send
 from bitverdict.harness.sealed.candidate.candidate import LoadedCandidate
 from bitverdict.harness.sealed.candidate.description import describe_launcher
@@ -44,7 +44,7 @@ class OperatorCounter(TorchDispatchMode):
         self.counted: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
-        if (name := func._schema.name) not in MOVES:
+        if (name := schema_of(func).name) not in MOVES:
             self.counted[name] += 1
         return func(*args, **(kwargs or {}))
 

@@ -34,6 +34,7 @@ from bitverdict.harness.emulator.device import Device
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, for_the_launcher, host_memory_is_short
 from bitverdict.harness.emulator.frontend.arguments import refuse_cpu_tensors
 from bitverdict.harness.model.paths import is_ours
+from bitverdict.harness.model.torch_internals import FunctionModesOff, identity_of, name_of
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.errors import WireError
 from bitverdict.harness.sealed.remote.memory import CONSTRUCTORS, MOST_PROGRAMS, function_called, tensor_layout
@@ -230,8 +231,8 @@ class CandidateService:
         args, kwargs = self._decode_arguments(frame, decode)
         check_given(function, args, kwargs)
         written_tensors = [args[place] if place < len(args) else kwargs.get(name) for place, name in written_arguments(function)]
-        operator_name = function._schema.name.split("::")[-1]
-        with torch._C.DisableTorchFunction(), torch.no_grad(), self._random(frame, decode, encode, function) as random:
+        operator_name = name_of(function)
+        with FunctionModesOff(), torch.no_grad(), self._random(frame, decode, encode, function) as random:
             try:
                 result = for_the_launcher(CudaTensor.__torch_dispatch__, function, (), args, kwargs)
             except Exception:
@@ -281,7 +282,7 @@ class CandidateService:
         by = text(frame.get("by"), 40)
         if not by.isidentifier():
             raise WireError(f"what is placed by {by!r}")
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             if ACTIVE_WATCHES:
                 ACTIVE_WATCHES[-1].on_upload(tensor, by)
             made = CudaTensor(tensor.detach())
@@ -289,7 +290,7 @@ class CandidateService:
 
     def copy(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         found = self.tensor(frame)
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             made = copies.deepcopy(found)
         return {"result": encode(made)}
 
@@ -300,7 +301,7 @@ class CandidateService:
         dtype, memory_format = decode(frame.get("dtype")), decode(frame.get("format"))
         if not isinstance(dtype, torch.dtype) or not isinstance(memory_format, torch.memory_format):
             raise WireError("read as no dtype, or in no memory format")
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        with FunctionModesOff(), torch.no_grad():
             if reader == "a copy to the host":
                 there = move_tensor(tensor, False, dtype=dtype, copy=True, memory_format=memory_format)
             else:
@@ -321,7 +322,7 @@ class CandidateService:
             raise WireError("constants that are no whole numbers")
         refuse_cpu_tensors(values)
         metadata = Metadata.from_record(about)
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        with FunctionModesOff(), torch.no_grad():
             for_the_launcher(self.device.run, program, metadata, grid, names, values, constants)
         return {}
 
@@ -426,7 +427,7 @@ def _describe_layout(tensor: CudaTensor) -> dict[str, Any]:
         "stride": list(inner.stride()),
         "offset": inner.storage_offset(),
         "address": inner.data_ptr(),
-        "storage": [storage._cdata, storage.nbytes(), storage.data_ptr()],
+        "storage": [identity_of(storage), storage.nbytes(), storage.data_ptr()],
     } | ({"marks": [inner.is_neg(), inner.is_conj()]} if inner.is_neg() or inner.is_conj() else {})
 
 

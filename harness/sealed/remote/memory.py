@@ -23,6 +23,7 @@ import torch
 from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, tensors_in
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
 from bitverdict.harness.emulator.memory.provenance import launcher_line
+from bitverdict.harness.model.torch_internals import DispatchOff, FunctionModesOff, mark
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.wire import DTYPES, Decoder, Encoder, UnencodableValueError
 
@@ -186,8 +187,7 @@ class Distant:
         made = torch.empty(max(reach, self.offset), dtype=self.dtype, device="meta").as_strided(
             self.shape, self.strides, self.offset
         )
-        torch._C._set_neg(made, self.marks[0])  # type: ignore[attr-defined]
-        torch._C._set_conj(made, self.marks[1])  # type: ignore[attr-defined]
+        mark(made, *self.marks)
         return made
 
     def is_neg(self) -> bool:
@@ -299,7 +299,7 @@ class RemoteMemory:
 
     # -- cuda_tensors.Elsewhere ------------------------------------------------------------------------------------------------
     def run(self, function: object, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             return self._run(function, args, kwargs, written)
 
     def _run(self, function: Any, args: tuple, kwargs: dict, written_places: list[tuple[int, str]]) -> Any:
@@ -324,7 +324,7 @@ class RemoteMemory:
             elif told is not None:
                 each.inner.update(told)  # type: ignore[attr-defined]
         if torch.Tag.inplace_view in function.tags:  # the wrapper's own sizes and strides change too
-            with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+            with DispatchOff():
                 function(*args, **kwargs)
         return written_tensors[0] if len(written_tensors) == 1 else tuple(written_tensors)
 
@@ -351,7 +351,7 @@ class RemoteMemory:
         arguments = {name: value for name, value in kwargs.items() if name not in ("device", "requires_grad", "pin_memory", "out")}
         out, name = kwargs.get("out"), _NAMES.get(function)
         if gpu and name is not None:
-            with torch._C.DisableTorchFunction():
+            with FunctionModesOff():
                 encoder = self.encoder()
                 said = self._encode_arguments(encoder, args, arguments)
                 request = {"function": name, "default": str(torch.get_default_dtype()).removeprefix("torch.")} | said
@@ -398,7 +398,7 @@ class RemoteMemory:
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
 
     def place_tensor(self, tensor: torch.Tensor, by: str = "to") -> Any:
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             encoder = self.encoder()
             said = encoder.strided_host(tensor.detach())
             answer, _ = self.link.ask("place", encoder.buffers, host=said, by=by)
@@ -421,7 +421,7 @@ class RemoteMemory:
     ) -> torch.Tensor:
         """The elements of `handle` as a CPU tensor; `what` brings them here."""
         said = {"dtype": self.encoder()(dtype or handle.dtype), "format": self.encoder()(memory_format)}
-        with torch._C.DisableTorchFunction():
+        with FunctionModesOff():
             answer, buffers = self.link.ask("read", tensor=handle.number, by=reader, **said)
             found: torch.Tensor = self.decoder(buffers)(answer["result"])
         return found

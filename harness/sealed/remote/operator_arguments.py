@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from bitverdict.harness.emulator.cuda_tensors import inside
+from bitverdict.harness.model.torch_internals import name_of, schema_of
 from bitverdict.harness.sealed.remote.errors import WireError
 
 NamedArguments = Mapping[str, Any]
@@ -177,7 +178,7 @@ def check_given(function: Any, args: tuple, kwargs: Mapping[str, object]) -> Non
     """WireError where `function` is given a number for a dtype, a layout or a memory format, which torch looks up in tables
     unchecked, or what does not fit (`CHECKS`)."""
     arguments = dict(kwargs)
-    for place, parameter in enumerate(function._schema.arguments):
+    for place, parameter in enumerate(schema_of(function).arguments):
         if place < len(args):
             arguments[parameter.name] = args[place]
         elif parameter.name not in arguments and parameter.has_default_value():
@@ -189,7 +190,7 @@ def check_given(function: Any, args: tuple, kwargs: Mapping[str, object]) -> Non
         if kind is not None and parameter.name in arguments and found is not None and not isinstance(found, kind):
             if place < len(args) or parameter.name in kwargs:
                 raise WireError(f"operator {function}: {parameter.name} must be of {kind}, and is {found!r:.40}")
-    check = CHECKS.get(function._schema.name.rpartition("::")[2])
+    check = CHECKS.get(name_of(function))
     if check is None:
         return
     try:

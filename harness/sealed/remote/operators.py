@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.model.torch_internals import OpOverloadPacket, schema_of
 from bitverdict.harness.sealed.remote.operator_arguments import known_backward
 
 _NAME = re.compile(r"aten\.([A-Za-z0-9_]{1,80})\.([A-Za-z0-9_]{1,80})")
@@ -58,12 +59,12 @@ def operator(name: str) -> Any:
     if "_backward" in base and not known_backward(base):  # it trusts what a forward operator would have saved
         raise _refusal(name)
     packet = getattr(torch.ops.aten, base, None)
-    if not isinstance(packet, torch._ops.OpOverloadPacket) or overload not in packet.overloads():
+    if not isinstance(packet, OpOverloadPacket) or overload not in packet.overloads():
         raise _refusal(name)
     made = getattr(packet, overload)
-    if "Tensor" not in str(made._schema):  # of numbers alone: Python does it itself
+    if "Tensor" not in str(schema := schema_of(made)):  # of numbers alone: Python does it itself
         raise _refusal(name)
-    if overload.startswith("prim_") or any(argument.name == "unsafe" for argument in made._schema.arguments):
+    if overload.startswith("prim_") or any(argument.name == "unsafe" for argument in schema.arguments):
         raise _refusal(name)  # TorchScript's own forms take a dtype for a number without a look at it
     return made
 

@@ -1,0 +1,104 @@
+"""What is used of torch beside its public functions, under one name each: where a release of torch moves something, this is the
+place. `tests/model/test_torch_internals.py` refuses it anywhere else in the product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch._library import triton as _wrapped_kernels
+from torch._library.custom_ops import OPDEFS
+from torch._ops import OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.function import BackwardCFunction
+from torch.library import Library
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+from torch.utils import _device as _default_device
+from torch.utils._python_dispatch import TorchDispatchMode
+
+GeneratorBase = torch._C.Generator
+FunctionModesOff, DispatchOff = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
+no_torch_function = torch._C._disabled_torch_function_impl
+wrapper_of, negative_view = torch.Tensor._make_wrapper_subclass, torch._neg_view
+factories = _default_device._device_constructors  # functions that allocate where their `device` says
+identity_of = attrgetter("_cdata")  # of a storage or a generator
+schema_of = attrgetter("_schema")  # of an operator: names, types and aliases of what it takes and gives
+
+BACKWARD_ENGINE = (torch.autograd, "_engine_run_backward")
+CUDA_START = (torch.cuda, "_lazy_init")
+STRIDED_ALLOCATION = (torch._C._dynamo.guards, "_empty_strided_cuda")
+RUNTIME_CALLS: tuple[tuple[object, str, object], ...] = (
+    (torch._C, "_cuda_getCurrentRawStream", 0),
+    (torch._C, "_cuda_getDevice", 0),
+    (torch._C, "_cuda_setDevice", None),
+    (torch._C, "_cuda_exchangeDevice", 0),
+    (torch._C, "_cuda_getDeviceCount", 1),
+    (torch._C, "_cuda_synchronize", None),
+    (_wrapped_kernels, "is_wrap_triton_enabled", False),  # a kernel launches itself: nothing is traced here
+)
+"""What generated code asks below `torch.cuda`, and the answer of a machine with one GPU."""
+
+
+def exchange(place: tuple[object, str], value: object) -> Any:
+    """Put `value` to `place`, an object and a name of it. What stood there."""
+    earlier = getattr(*place)
+    setattr(*place, value)
+    return earlier
+
+
+def call_under(mode: TorchFunctionMode, function: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    """`function(*args, **kwargs)` where `mode` answers, without what its `__enter__` does."""
+    _push_mode(mode)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _pop_mode()
+
+
+def is_without_bytes() -> bool:
+    """Whether torch traces now: the tensors that it makes have no bytes."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+
+
+def mark(tensor: torch.Tensor, negative: bool, conjugate: bool) -> None:
+    """Say whether the bytes of `tensor` are those of its negative, and of its conjugate."""
+    torch._C._set_neg(tensor, negative)
+    torch._C._set_conj(tensor, conjugate)
+
+
+def default_device() -> Any:
+    """What `torch.set_default_device` chose, or None."""
+    return _default_device.CURRENT_DEVICE
+
+
+def name_of(operator: OpOverload) -> str:
+    """Without its namespace and its overload: "add_"."""
+    return str(operator._schema.name).split("::")[-1]
+
+
+def is_composite(operator: OpOverload) -> bool:
+    """Whether `operator` is but calls of other operators."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"))
+
+
+def call_composite(operator: OpOverload, *args: object, **kwargs: object) -> Any:
+    return operator._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
+def custom_function_of(operator: OpOverload) -> Callable[..., Any] | None:
+    """What an operator defined by `torch.library.custom_op` does on a GPU; None of any other."""
+    functions = getattr(OPDEFS.get(operator._schema.name), "_backend_fns", {})  # by device; None for each
+    return functions.get("cuda", functions.get(None))
+
+
+__all__ = [
+    "BACKWARD_ENGINE", "CUDA_START", "RUNTIME_CALLS", "STRIDED_ALLOCATION", "BackwardCFunction", "DispatchOff", "FakeTensorMode",
+    "FunctionModesOff", "GeneratorBase", "Library", "OpOverload", "OpOverloadPacket", "StorageWeakRef", "TorchDispatchMode",
+    "TorchFunctionMode", "call_composite", "call_under", "core_aten_decompositions", "custom_function_of", "default_device",
+    "exchange", "factories", "identity_of", "is_composite", "is_without_bytes", "mark", "name_of", "negative_view",
+    "no_torch_function", "schema_of", "wrapper_of",
+]  # fmt: skip
