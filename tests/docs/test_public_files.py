@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import bitverdict
-from bitverdict.harness.model.triton_release import PROVEN_RELEASES
+from bitverdict.harness.model.triton_release import OLDEST_RELEASE, PROVEN_RELEASES, described_releases
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session import tally
 from bitverdict.harness.session.observer import Observer
@@ -103,15 +103,26 @@ def test_the_page_for_agents_is_one_page() -> None:
     assert len((CHECKOUT / "AGENTS.md").read_text().splitlines()) <= 60
 
 
+def test_the_pages_on_releases_name_those_with_a_record() -> None:
+    assert f"Triton {OLDEST_RELEASE} to {PROVEN_RELEASES[-1]} (" in (CHECKOUT / "README.md").read_text()
+    assert f"{PROVEN_RELEASES[-1]}.x; newer" in described_releases()
+    rules = (CHECKOUT / "docs" / "a_new_triton_release.md").read_text().partition("## 3.")[2].partition("## 4.")[0]
+    held_by = {*re.findall(r"`(tests/[\w/]+\.py)` \|$", rules, re.MULTILINE)} - {"tests/judge/test_judge.py"}
+    run = re.search("^tests = (.*)$", (CHECKOUT / "tox.ini").read_text(), re.MULTILINE)
+    assert run and len(held_by) > 5 and held_by <= {*run[1].split()}
+
+
 def test_the_workflow_runs_both_gates_and_the_nightly_every_share() -> None:
     jobs = yaml.safe_load((GITHUB / "workflows" / "gates.yml").read_text())["jobs"]
     commands = {name: job["steps"][-1]["run"] for name, job in jobs.items()}
     one_release = 'pip install -q "tox>=4.25" && tox -e ${{ matrix.release }}'
     of_releases = {"releases": one_release, "nightly-releases": f"{one_release} -- --gate rest"}
     assert commands == {"fast": ".ci/fast", "site": ".ci/docs", "whole": ".ci/run", "nightly": ".ci/run"} | of_releases
-    for name in of_releases:  # one job for each release with a record, but the one that requirements.txt pins
-        proven = {f"triton{''.join(version.split('.')[:2])}" for version in PROVEN_RELEASES[:-1]}
-        assert set(jobs[name]["strategy"]["matrix"]["release"]) == proven
+    pins = re.findall(r'^    (triton\d+): .* "triton==([\d.]+)"$', (CHECKOUT / "tox.ini").read_text(), re.MULTILINE)
+    beginnings = [next(known for known in PROVEN_RELEASES if f"{pin}.".startswith(f"{known}.")) for _, pin in pins]
+    assert beginnings == [*PROVEN_RELEASES[:-1]]  # an environment for each release with a record; requirements.txt gets the newest
+    for name in of_releases:
+        assert jobs[name]["strategy"]["matrix"]["release"] == [environment for environment, _ in pins]
     assert jobs["nightly"]["env"]["BITVERDICT_PROFILE"] == "exhaustive" and "schedule" in jobs["nightly"]["if"]
     assert jobs["nightly-releases"]["if"] == jobs["nightly"]["if"] and jobs["nightly-releases"]["env"] == jobs["nightly"]["env"]
     installed = jobs["fast"]["steps"][-2]["run"]

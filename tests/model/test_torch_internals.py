@@ -46,22 +46,12 @@ def test_one_module_takes_them() -> None:
     assert {"torch.utils._python_dispatch.TorchDispatchMode", "operator._schema"} <= {*internals(ALLOWED.read_text())}
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import torch._dynamo",
-        "from torch import _C",
-        "from torch.overrides import TorchFunctionMode",
-        "from torch.utils._python_dispatch import TorchDispatchMode",
-        "from torch.multiprocessing.reductions import StorageWeakRef",
-        "torch._C.DisableTorchFunction()",
-        "torch.autograd._engine_run_backward = f",
-        "function._schema.name",
-        "x.untyped_storage()._cdata",
-        "getattr(storage, '_cdata')",
-        "getattr(torch, '_C')",
-    ],
-)
+SOURCES = """import torch._dynamo|from torch import _C|from torch.overrides import TorchFunctionMode|getattr(torch, '_C')
+from torch.utils._python_dispatch import TorchDispatchMode|from torch.multiprocessing.reductions import StorageWeakRef
+torch._C.DisableTorchFunction()|torch.autograd._engine_run_backward = f|f._schema.name|x.y()._cdata|getattr(s, '_cdata')"""
+
+
+@pytest.mark.parametrize("source", re.split(r"[|\n]", SOURCES))
 def test_a_name_inside_torch_is_refused(source: str) -> None:
     assert [*internals(source)]
 
