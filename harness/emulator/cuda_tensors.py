@@ -266,15 +266,9 @@ class CudaTensor(torch.Tensor):
             raise unanswered_call_fault(f"a {inner.layout} tensor on the GPU")
         if FOREIGN_MEMORIES and isinstance(inner, torch.Tensor):
             inner = FOREIGN_MEMORIES[-1].place_tensor(inner)
-        wrapper = torch_internals.wrapper_of(
-            cls,
-            inner.size(),
-            strides=inner.stride(),
-            storage_offset=inner.storage_offset(),
-            dtype=inner.dtype,
-            layout=inner.layout,
-            device=inner.device,
-        )
+        kind = {"dtype": inner.dtype, "layout": inner.layout, "device": inner.device}
+        offset = inner.storage_offset()
+        wrapper = torch_internals.wrapper_of(cls, inner.size(), strides=inner.stride(), storage_offset=offset, **kind)
         wrapper.inner = inner.detach() if inner.requires_grad else inner
         torch_internals.mark(wrapper, inner.is_neg(), inner.is_conj())  # so that torch negates, and we see it
         if FOREIGN_MEMORIES:

@@ -32,12 +32,9 @@ BACKWARD_ENGINE = (torch.autograd, "_engine_run_backward")
 CUDA_START = (torch.cuda, "_lazy_init")
 STRIDED_ALLOCATION = (torch._C._dynamo.guards, "_empty_strided_cuda")
 RUNTIME_CALLS: tuple[tuple[object, str, object], ...] = (
-    (torch._C, "_cuda_getCurrentRawStream", 0),
-    (torch._C, "_cuda_getDevice", 0),
-    (torch._C, "_cuda_setDevice", None),
-    (torch._C, "_cuda_exchangeDevice", 0),
+    *((torch._C, f"_cuda_{name}", 0) for name in ("getCurrentRawStream", "getDevice", "exchangeDevice")),
+    *((torch._C, f"_cuda_{name}", None) for name in ("setDevice", "synchronize")),
     (torch._C, "_cuda_getDeviceCount", 1),
-    (torch._C, "_cuda_synchronize", None),
     (_wrapped_kernels, "is_wrap_triton_enabled", False),  # a kernel launches itself: nothing is traced here
 )
 """What generated code asks below `torch.cuda`, and the answer of a machine with one GPU."""
