@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitverdict.reference.formats import Format, Overflow, Rounding, encode
-
 SIGNIFICAND = 53
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -28,12 +26,6 @@ class Exact:
 
     value: np.ndarray  # (...) float64, the exact sum rounded to odd: within one unit of its last place, exact when even
     magnitude: np.ndarray  # (...) float64, sum |a||b| + |c| from above, to rounding; NaN where `value` is not finite
-
-    def to_codes(
-        self, fmt: Format, *, rounding: Rounding = Rounding.NEAREST_EVEN, overflow: Overflow = Overflow.INFINITY
-    ) -> np.ndarray:
-        """Codes of the exact result in `fmt`, rounded once."""
-        return encode(fmt, self.value, rounding=rounding, overflow=overflow)
 
 
 def exact_gemm(a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> Exact:

@@ -124,16 +124,6 @@ class ScatterResult:
             differs[row, block] = (writers != actual[row, block]).all(axis=0)
         return differs
 
-    def mixed_rows(self, actual: np.ndarray) -> np.ndarray:
-        """Repeated rows of `got` that no single writer wrote whole: allowed; a kernel that counts on one winner trips over them."""
-        block = slice(self.first_column, self.first_column + self.words.shape[1])
-        mixed = [
-            row
-            for row in self.repeated_rows
-            if not (_words(self.words)[self.rows == row] == _words(actual)[row, block]).all(axis=1).any()
-        ]
-        return np.array(mixed, np.int64)
-
 
 def scatter(table: np.ndarray, row_offsets: np.ndarray, column_offset: int, source: np.ndarray) -> ScatterResult:
     """What scattering `source` [R, block_columns] into the table may leave; for offsets that expect no fault."""
