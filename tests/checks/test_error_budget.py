@@ -149,7 +149,7 @@ def test_the_first_line_of_the_budget_is_the_one_that_loses(name: str, tmp_path:
     verdict, text = judged(*LOSSES[name], tmp_path)
     assert verdict.outcome is Outcome.LOST_PRECISION, verdict
     size, place, source = verdict.details["error by line"][0].split("  ", 2)
-    assert place_of(verdict) == place
+    assert verdict.details["summary"].endswith(source) and place_of(verdict) == place
     (allowed,) = verdict.details["allowed"]
     assert "outside of" in allowed and allowed.startswith("out[") and float(size) > 0
     planted = [number for number, line in enumerate(text.splitlines(), 1) if "PLANTED" in line]

@@ -122,7 +122,7 @@ def test_called_alone_it_raises_the_report_and_the_replay_line(mine: ModuleType,
     assert "FAIL my_tests.py:test_scale_wrong on emulated:sm_90" in said and f"replay: bitverdict replay {stored}" in said
     assert re.search(r"\n  at \S+\.py:\d+\n", said), said
     case = reproducers.read(stored).case
-    assert [each["value"] for each in case["problem"]["draws"]][:2] == [1, 65] and "sizes=1,65 x=fp16(1,65)" in said
+    assert [each["value"] for each in case["problem"]["draws"]][:2] == [1, 65] and "m=1 n=65 x=fp16(1,65)" in said
     assert main(["replay", str(stored)]) == 1
 
 

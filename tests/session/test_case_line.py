@@ -43,9 +43,10 @@ def test_the_line_of_a_described_kernels_case_is_that_case_again(tmp_path: Path)
     asked = source.required()
     for one in [*asked, *source.drawn(12)]:
         assert case_of(describe(one), source.contract, asked) == one
-    short = case_of("sizes=7 k=3 data_seed=5", source.contract, asked)
+    short = case_of("m=7 k=3 data_seed=5", source.contract, asked)
     assert (short.problem.draws[0].value, short.problem.k, short.data_seed, short.calls) == (7, 3, 5, 1)
-    with pytest.raises(UsageError, match="--case: size=700: must be an integer from 1 to 70"):
+    assert case_of("sizes=7 k=3 data_seed=5", source.contract, asked) == short, "as reports told sizes before"
+    with pytest.raises(UsageError, match="--case: m=700: must be an integer from 1 to 70"):
         case_of("sizes=700 k=9", source.contract, asked)
 
 

@@ -47,7 +47,9 @@ def error_budget(expected: ExpectedOutput, first: LaunchResult, launch: Callable
 
     shares = ranked_shares(probe, error, share_of)
     name = f"{expected.name}{list(index)}"
+    worst = line_text(shares[0][0]).partition("  ")[2] if shares else ""
     return {
+        "summary": f"the mathematics is right, the rounding is not{f': most is lost by {worst}' if worst else ''}",
         "allowed": [_allowed_text(expected, name, index, word_values, exact)],
         "error by line": [f"{abs(share / exact[index]):.1e}  {line_text(line)}" for line, share in shares],
     }

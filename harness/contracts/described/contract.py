@@ -464,4 +464,4 @@ def _elements_of(case: Case) -> int:
 def _sizes(entries: Sequence[Entry]) -> dict[str, int]:
     """Name -> place of each size that was drawn."""
     places = [place for place, entry in enumerate(entries) if entry.kind == "size"]
-    return {entries[place].name or f"size {number}": place for number, place in enumerate(places)}
+    return {entries[place].name or entries[place].called or f"size {number}": place for number, place in enumerate(places)}

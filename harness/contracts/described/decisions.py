@@ -146,11 +146,9 @@ class ReportedDraws(Simplest):
     def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
         if kind in SHAPED_KINDS:
             text = self.lies.pop(0) if self.lies else None
-        elif kind == "size" and not name:
-            text = self.sizes.pop(0) if self.sizes else None
         else:
-            found = next((each for each in self.left if each[0] == (name or kind)), None)
-            text = found[1] if found else None
+            found = next((each for called in (name, kind) for each in self.left if each[0] == called), None)
+            text = found[1] if found else self.sizes.pop(0) if kind == "size" and self.sizes else None
             self.left = [each for each in self.left if each is not found]
         return options.simplest if text is None else _read(text, options, name or kind)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
@@ -17,6 +18,7 @@ from bitverdict.harness.contracts.described.number_lists import Indices, Lengths
 from bitverdict.harness.contracts.described.operands import INDEX_SPREADS, MASKS, PARTS, check_values, limits_of
 from bitverdict.harness.contracts.described.options import Between, OneOfValues, Options, Real
 from bitverdict.harness.contracts.described.record import CONTIGUOUS, FAR_LAYOUT, OPERANDS, PADDED_LAYOUT, Entry
+from bitverdict.harness.contracts.described.variable_names import variable_name
 from bitverdict.harness.model.usage import BodyError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -232,8 +234,10 @@ class Draw:
     # --- what every draw does
 
     def _decide(self, kind: str, name: str, options: Options, asked: tuple) -> Any:
-        value = self._source.decide(len(self._entries), kind, name, options)
-        self._note(Entry(kind=kind, value=value, name=name, asked=asked))
+        called = name or variable_name(sys._getframe(2))
+        called = "" if any(called in (each.name, each.called) for each in self._entries) else called
+        value = self._source.decide(len(self._entries), kind, name or called, options)
+        self._note(Entry(kind=kind, value=value, name=name, asked=asked, called=called))
         return value
 
     def _place_tensor(

@@ -38,7 +38,8 @@ class Entry:
     or the indices themselves. The rest follows from what was asked.
 
     `asked` is what the body asked for, so that a body that asks otherwise the second time shows. `strides` are in elements, None
-    for contiguous rows; `offset` is the elements before the first. `called` is the reference's name for an operand.
+    for contiguous rows; `offset` is the elements before the first. `called` is the reference's name for an operand, and the
+    body's variable for a number.
     """
 
     kind: str
@@ -54,7 +55,7 @@ class Entry:
     def describe(self) -> str:
         """The draw in a report: ``k=8``, ``x=fp16(3,65)``."""
         if self.shape is None:
-            return f"{self.name or self.kind}={text_of(self.value)}"
+            return f"{self.name or self.called or self.kind}={text_of(self.value)}"
         lies = f":{text_of(self.value)}" if self.value not in (None, CONTIGUOUS) else ""
         return f"{self.name or self.called or self.kind}={self.dtype}{str(self.shape).replace(' ', '')}{lies}"
 
@@ -79,14 +80,14 @@ class DrawRecord:
 
     def describe_parts(self) -> list[str]:
         """What a report says of the draws, sizes and choices first; sizes without a name stand together, in order."""
-        sizes = [str(entry.value) for entry in self.draws if entry.kind == "size" and not entry.name]
-        others = [entry for entry in self.draws if entry.kind != "size" or entry.name]
+        sizes = [str(entry.value) for entry in self.draws if entry.kind == "size" and not (entry.name or entry.called)]
+        others = [entry for entry in self.draws if entry.kind != "size" or entry.name or entry.called]
         listed = [entry.describe() for entry in sorted(others, key=lambda entry: entry.shape is not None)]
         return [f"{SIZES}={','.join(sizes)}", *listed] if sizes else listed
 
     def with_names(self, names: Mapping[int, str]) -> DrawRecord:
         """With what the reference calls the operands, by their places."""
-        return DrawRecord(tuple(replace(entry, called=names.get(place, "")) for place, entry in enumerate(self.draws)))
+        return DrawRecord(tuple(replace(entry, called=names.get(place, entry.called)) for place, entry in enumerate(self.draws)))
 
     def __getattr__(self, name: str) -> Any:
         """The value of the draw called `name`."""
