@@ -16,7 +16,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, nearest_emulated
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.report.examine import task_of
-from bitverdict.harness.report.maps import histogram, tile_map
+from bitverdict.harness.report.maps import error_map, histogram, tile_map
 from bitverdict.harness.report.source import listing
 from bitverdict.harness.report.timeline import timeline
 from bitverdict.harness.session import tables
@@ -64,9 +64,8 @@ def of_run(tally: Tally, bugs: Iterable[Bug], pool: WorkerPool | None, *, base_p
     for bug in bugs:
         notes = [f"{bug.case_count} cases show it", *bug.notes] if bug.case_count > 1 else list(bug.notes)
         asked = pool if len(failures) < MOST_EXAMINED else None
-        failures.append(
-            failure(bug.source.name, bug.source.target, bug.case, bug.verdict, notes, bug.replay_line(directory=base_path), asked)
-        )
+        line, drawn = bug.replay_line(directory=base_path), bug.widest_case if bug.verdict.details.get("output") else None
+        failures.append(failure(bug.source.name, bug.source.target, bug.case, bug.verdict, notes, line, asked, drawn=drawn))
     gaps = [f"{name}: {said}" for name, each in tally.scope.limits.items() for said in each] + tally.completeness.lines()
     sizes = [
         {"contract": name, "sizes": ", ".join(f"{axis} = {size:,}" for axis, size in most.items())}
@@ -76,6 +75,7 @@ def of_run(tally: Tally, bugs: Iterable[Bug], pool: WorkerPool | None, *, base_p
     configurations = tally.scope.lines()[bool(sizes) : len(tally.scope.lines()) - sum(map(len, tally.scope.limits.values()))]
     return {
         "rows": rows,
+        "cases": [[*one[:2], describe(one[2]), *one[3:5], round(one[5], 3)] for one in tally.cases],
         "failures": failures,
         "left_out": gaps,
         "sizes": sizes,
@@ -100,23 +100,33 @@ def of_replay(where: Target, case: Case, verdict: Verdict, notes: list[str], lin
 def merge_runs(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Several runs as one: rows and failures of all, the worst status."""
     merged_run: dict[str, Any] = {
-        name: [] for name in ("rows", "failures", "left_out", "sizes", "configurations", "remarks", "sentences")
+        name: [] for name in ("rows", "cases", "failures", "left_out", "sizes", "configurations", "remarks", "sentences")
     }
     status = 0
     for part in parts:
         for name, kept in merged_run.items():
-            kept += [each for each in part[name] if name == "rows" or each not in kept]
+            kept += [each for each in part[name] if name in ("rows", "cases") or each not in kept]
         status = max(status, part["status"])
     merged_run["rows"].sort(key=lambda row: (row["contract"], row["target"], row["dtype"]))
     return {"status": status} | merged_run
 
 
 def failure(
-    name: str, where: Target, case: Case, verdict: Verdict, notes: list[str], replay: str, pool: WorkerPool | None
+    name: str,
+    where: Target,
+    case: Case,
+    verdict: Verdict,
+    notes: list[str],
+    replay: str,
+    pool: WorkerPool | None,
+    *,
+    drawn: Case | None = None,
 ) -> dict[str, Any]:
-    """One failure with its pictures. What cannot be launched again says so, and is told by its verdict alone."""
+    """One failure with its pictures, of the wider case `drawn` where there is one. What cannot be launched again says so, and is
+    told by its verdict alone."""
     details = verdict.details
-    examination, why = _examine_failure(case, where, verdict, pool)
+    drawn = case if drawn is None else drawn
+    examination, why = _examine_failure(drawn, where, verdict, pool)
     marks: dict[str, str] = {}
     if verdict.location:
         marks[verdict.location] = f"{verdict.outcome}: here"
@@ -133,6 +143,7 @@ def failure(
         if output["wrong"] and not output["wrong"] == output["of"] < LEAST_DRAWN
         for kind, svg in (
             ("tiles", tile_map(output, examination["writers"])),
+            ("sizes", error_map(output)),
             ("errors", histogram(output) if output["errors"] else ""),
         )
         if svg
@@ -156,6 +167,7 @@ def failure(
         "help": help_lines(verdict, case),
         "notes": notes,
         "case": describe(case),
+        "drawn": describe(drawn) if pictures and drawn.key != case.key else "",
         "replay": replay,
         "source": [] if not marks else listing(marks, case),
         "pictures": pictures,

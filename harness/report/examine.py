@@ -126,16 +126,17 @@ def output_told(expected: ExpectedOutput, words: np.ndarray, real: Any, writers:
         "of": int(differs.size),
         "first_writer": int(writers.reshape(-1)[first_word]) if flat.any() else 0,
         "tile": list(expected.tile) if expected.tile else None,
-        "map": tile_map(differs, writers, expected.tile),
+        "map": tile_map(differs, writers, expected.tile, _error_sizes(expected, words)[1]),
         "errors": errors(expected, words, differs),
     }
 
 
-def tile_map(differs: np.ndarray, writers: np.ndarray, tile: tuple[int, int] | None) -> dict[str, Any]:
-    """Cells of an output, seen as rows of its last axis: of each how many words, how many wrong, and who stored the first wrong
-    one, or the first one."""
+def tile_map(differs: np.ndarray, writers: np.ndarray, tile: tuple[int, int] | None, sizes: np.ndarray | None) -> dict[str, Any]:
+    """Cells of an output, seen as rows of its last axis: of each how many words, how many wrong, who stored the first wrong
+    one, or the first one, and the largest of the error's `sizes`; -1 where a word has none that is finite."""
     columns = differs.shape[-1] if differs.ndim else 1
     wrong_rows, writer_rows = differs.reshape(-1, columns), writers.reshape(-1, columns)
+    size_rows = np.zeros(wrong_rows.shape) if sizes is None else sizes.reshape(-1, columns)
     height, width = (_step(wrong_rows.shape[axis], most, (tile or (1, 1))[axis]) for axis, most in ((0, ROWS), (1, COLUMNS)))
     cells = []
     for top in range(0, wrong_rows.shape[0], height):
@@ -143,7 +144,9 @@ def tile_map(differs: np.ndarray, writers: np.ndarray, tile: tuple[int, int] | N
         for left in range(0, columns, width):
             here = wrong_rows[top : top + height, left : left + width].reshape(-1)
             stored = writer_rows[top : top + height, left : left + width].reshape(-1)
-            row.append([int(here.size), int(here.sum()), int(stored[int(here.argmax()) if here.any() else 0])])
+            largest = float(size_rows[top : top + height, left : left + width].max())
+            known = largest if np.isfinite(largest) else -1.0
+            row.append([int(here.size), int(here.sum()), int(stored[int(here.argmax()) if here.any() else 0]), known])
         cells.append(row)
     return {"cell": [height, width], "shape": list(wrong_rows.shape), "cells": cells}
 
@@ -158,20 +161,28 @@ def _step(size: int, most: int, tile: int) -> int:
     return step
 
 
+def _error_sizes(expected: ExpectedOutput, words: np.ndarray) -> tuple[str, np.ndarray | None]:
+    """("bound" or "ulp", the error of each word in it); None where nothing says."""
+    with np.errstate(all="ignore"):
+        if expected.value is not None and expected.bound is not None:
+            distance = np.abs(values(expected.format, words) - expected.value)
+            smallest = np.finfo(float).tiny
+            return "bound", np.where(distance == 0, 0.0, distance / np.where(expected.bound == 0, smallest, expected.bound))
+        if expected.words is not None:
+            return "ulp", ulp_distance(expected.format, words, expected.words.view(words.dtype)).astype(np.float64)
+    return "", None
+
+
 def errors(expected: ExpectedOutput, words: np.ndarray, differs: np.ndarray) -> dict[str, Any]:
     """A histogram by powers of two: of |got - value| / bound where there is a bound, else of the distance in ulp.
 
     `counts` has for each bin of `BINS` how many words pass and how many are wrong; `zero` those without an error, `unplaced` those
     without a finite one.
     """
+    unit, share = _error_sizes(expected, words)
+    if share is None:
+        return {}
     with np.errstate(all="ignore"):
-        if expected.value is not None and expected.bound is not None:
-            unit, distance = "bound", np.abs(values(expected.format, words) - expected.value)
-            share = np.where(distance == 0, 0.0, distance / np.where(expected.bound == 0, np.finfo(float).tiny, expected.bound))
-        elif expected.words is not None:
-            unit, share = "ulp", ulp_distance(expected.format, words, expected.words.view(words.dtype)).astype(np.float64)
-        else:
-            return {}
         placed = np.isfinite(share) & (share > 0)
         bins = np.clip(np.ceil(np.log2(np.where(placed, share, 1.0))), BINS.start, BINS.stop - 1).astype(int)
     counts = [[int((placed & (bins == at) & ~differs).sum()), int((placed & (bins == at) & differs).sum())] for at in BINS]

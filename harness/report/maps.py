@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bitverdict.harness.report.svg import element, picture, text, title_element
@@ -15,33 +15,18 @@ MAX_NAMED_PROGRAMS = 12  # programs of a legend
 
 def tile_map(output: Mapping[str, Any], writers: Sequence[Sequence]) -> str:
     """Each cell is filled from below by its share of wrong words, in the colour of the program that stored the first of them."""
-    cell_map, (rows, columns) = output["map"], output["map"]["shape"]
-    height, width = cell_map["cell"]
-    row_cells, across = len(cell_map["cells"]), len(cell_map["cells"][0])
-    side_x = min(max((WIDTH - LEFT_MARGIN) / across, 4.0), 44.0)
-    side_y = min(max(min(side_x * height / width, TALLEST / row_cells), 6.0), 44.0)
-    parts, wrong_by_writer = [], dict[int, int]()
-    for i, row in enumerate(cell_map["cells"]):
-        for j, (count, wrong_words, writer) in enumerate(row):
-            x, y = LEFT_MARGIN + j * side_x, TOP + i * side_y
-            last_row, last_column = min((i + 1) * height, rows) - 1, min((j + 1) * width, columns) - 1
-            where = f"rows {i * height} to {last_row}, columns {j * width} to {last_column}"
-            tooltip = f"{where}: {wrong_words} of {count} words wrong, stored by {program(writer, writers)}"
-            parts.append(element("rect", title_element(tooltip), x=x, y=y, width=side_x - 1, height=side_y - 1, class_="right"))
-            if wrong_words:
-                wrong_by_writer[writer] = wrong_by_writer.get(writer, 0) + wrong_words
-                tall = max((side_y - 1) * wrong_words / count, 2.0)
-                at = {"x": x, "y": y + side_y - 1 - tall, "width": side_x - 1, "height": tall}
-                parts.append(element("rect", title_element(tooltip), class_=colour(writer), **at))
-    bottom, right_edge = TOP + row_cells * side_y, LEFT_MARGIN + across * side_x
-    parts += [
-        text(LEFT_MARGIN, TOP - 8, "column 0", "label quiet"),
-        text(right_edge, TOP - 8, str(columns - 1), "label quiet", "end"),
-    ]
-    parts += [text(LEFT_MARGIN - 6, TOP + 10, "row 0", "label quiet", "end")]
-    if rows > 1:
-        parts.append(text(LEFT_MARGIN - 6, bottom - 3, str(rows - 1), "label quiet", "end"))
-    y = bottom + 20
+    grid, parts, wrong_by_writer = _Grid(output["map"]), [], dict[int, int]()
+    for box, where, (count, wrong_words, writer, *_) in grid.cells():
+        tooltip = title_element(f"{where}: {wrong_words} of {count} words wrong, stored by {program(writer, writers)}")
+        parts.append(element("rect", tooltip, class_="right", **box))
+        if wrong_words:
+            wrong_by_writer[writer] = wrong_by_writer.get(writer, 0) + wrong_words
+            tall = max(box["height"] * wrong_words / count, 2.0)
+            parts.append(
+                element("rect", tooltip, class_=colour(writer), **box | {"y": box["y"] + box["height"] - tall, "height": tall})
+            )
+    parts += grid.labels()
+    y = grid.bottom + 20
     for writer, wrong_words in sorted(wrong_by_writer.items(), key=lambda each: -each[1])[:MAX_NAMED_PROGRAMS]:
         parts.append(element("rect", x=LEFT_MARGIN, y=y - 9, width=11, height=11, class_=colour(writer)))
         parts.append(text(LEFT_MARGIN + 18, y, f"{wrong_words:,} wrong words stored by {program(writer, writers)}"))
@@ -50,7 +35,71 @@ def tile_map(output: Mapping[str, Any], writers: Sequence[Sequence]) -> str:
         parts.append(text(LEFT_MARGIN + 18, y, f"and by {len(wrong_by_writer) - MAX_NAMED_PROGRAMS} more programs", "label quiet"))
         y += 17
     label = f"{output['name']}: {output['wrong']} of {output['of']} words wrong, by the program that stored them"
-    return picture(max(right_edge + 8, 420), y + 4, label, parts)
+    return picture(max(grid.right + 8, 420), y + 4, label, parts)
+
+
+def error_map(output: Mapping[str, Any]) -> str:
+    """Each cell is the darker the larger its largest error is, by powers of two; empty where no error has a size."""
+    from math import log2
+
+    grid, unit = _Grid(output["map"]), "the bound" if (output["errors"] or {}).get("unit") == "bound" else "ulp"
+    cells = [(box, where, cell[3] if len(cell) > 3 else 0.0) for box, where, cell in grid.cells()]
+    sizes = [log2(size) for _, _, size in cells if size > 0]
+    if not sizes or not output["errors"]:
+        return ""
+    low, high = min(sizes), max(sizes)
+    shade = lambda size: 1.0 if size < 0 or low == high else 0.15 + 0.85 * (log2(size) - low) / (high - low)
+    parts = []
+    for box, where, size in cells:
+        told = "NaN or infinite" if size < 0 else f"error up to {size:.3g} {'times the bound' if unit != 'ulp' else 'ulp'}"
+        parts.append(element("rect", title_element(f"{where}: {told}"), class_="right", **box))
+        if size:
+            kind = "unplaced" if size < 0 else "wrong"
+            parts.append(element("rect", title_element(f"{where}: {told}"), class_=kind, fill_opacity=f"{shade(size):.2f}", **box))
+    parts += grid.labels()
+    y = grid.bottom + 20
+    for step in range(5):
+        at = {"x": LEFT_MARGIN + 22 * step, "y": y - 9, "width": 21, "height": 11}
+        parts.append(element("rect", class_="wrong", fill_opacity=f"{0.15 + 0.85 * step / 4:.2f}", **at))
+    parts.append(text(LEFT_MARGIN + 118, y, f"{2**low:.3g} to {2**high:.3g} {'times the bound' if unit != 'ulp' else 'ulp'}"))
+    if any(size < 0 for _, _, size in cells):
+        y += 17
+        parts.append(element("rect", x=LEFT_MARGIN, y=y - 9, width=21, height=11, class_="unplaced"))
+        parts.append(text(LEFT_MARGIN + 28, y, "NaN or infinite"))
+    return picture(max(grid.right + 8, 420), y + 8, f"{output['name']}: the largest error of each cell, in {unit}", parts)
+
+
+class _Grid:
+    """Where the cells of a map are drawn."""
+
+    def __init__(self, cell_map: Mapping[str, Any]) -> None:
+        self.map, (self.rows, self.columns) = cell_map, cell_map["shape"]
+        self.tall, self.wide = cell_map["cell"]
+        down, across = len(cell_map["cells"]), len(cell_map["cells"][0])
+        self.side_x = min(max((WIDTH - LEFT_MARGIN) / across, 4.0), 44.0)
+        self.side_y = min(max(min(self.side_x * self.tall / self.wide, TALLEST / down), 6.0), 44.0)
+        self.bottom, self.right = TOP + down * self.side_y, LEFT_MARGIN + across * self.side_x
+
+    def cells(self) -> Iterator[tuple[dict[str, float], str, Sequence]]:
+        """The box of each cell, which elements it has, and what the map says of it."""
+        for i, row in enumerate(self.map["cells"]):
+            for j, cell in enumerate(row):
+                last_row, last_column = min((i + 1) * self.tall, self.rows) - 1, min((j + 1) * self.wide, self.columns) - 1
+                where = f"rows {i * self.tall} to {last_row}, columns {j * self.wide} to {last_column}"
+                box = {"x": LEFT_MARGIN + j * self.side_x, "y": TOP + i * self.side_y}
+                yield box | {"width": self.side_x - 1, "height": self.side_y - 1}, where, cell
+
+    def labels(self) -> list[str]:
+        """Its first and last column and row."""
+        last_column = (
+            [text(self.right, TOP - 8, str(self.columns - 1), "label quiet", "end")] if self.right > LEFT_MARGIN + 80 else []
+        )
+        last_row = [text(LEFT_MARGIN - 6, self.bottom - 3, str(self.rows - 1), "label quiet", "end")] if self.rows > 1 else []
+        first = [
+            text(LEFT_MARGIN, TOP - 8, "column 0", "label quiet"),
+            text(LEFT_MARGIN - 6, TOP + 10, "row 0", "label quiet", "end"),
+        ]
+        return [*first, *last_column, *last_row]
 
 
 def colour(writer: int) -> str:

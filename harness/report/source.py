@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
+import keyword
+import tokenize
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,15 +43,42 @@ def listing_of(path: Path, marks: dict[int, str]) -> dict[str, Any] | None:
     else:
         numbers = set(range(first_line, last_line + 1))
     shown_lines: list[dict] = []
+    parts = coloured_lines(text)
     numbers &= set(range(1, len(lines) + 1))
     for number in sorted(
         number for number in numbers if lines[number - 1].strip() or (number - 1 in numbers and lines[number - 2].strip())
     ):
         gap = bool(shown_lines) and not numbers.issuperset(range(shown_lines[-1]["number"] + 1, number))
-        shown_lines.append({"number": number, "text": lines[number - 1], "said": marks.get(number, ""), "gap": gap})
-    if not shown_lines[-1]["text"].strip():
+        shown_lines.append({"number": number, "parts": parts[number - 1], "said": marks.get(number, ""), "gap": gap})
+    if not lines[shown_lines[-1]["number"] - 1].strip():
         shown_lines.pop()
     return {"file": display_path(path), "lines": shown_lines}
+
+
+def coloured_lines(text: str) -> list[list[tuple[str, str]]]:
+    """The lines of `text` in pieces: ("keyword", "string", "number", "comment" or "", characters); plain where it is no Python."""
+    lines = text.splitlines()
+    spans = dict[int, list[tuple[int, int, str]]]()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            kind = _TOKENS.get(token.type, "keyword" if keyword.iskeyword(token.string) else "")
+            (first, begin), (last, end) = token.start, token.end
+            for number in range(first, last + 1) if kind else ():
+                stop = end if number == last else len(lines[number - 1])
+                spans.setdefault(number, []).append((begin if number == first else 0, stop, kind))
+    except (tokenize.TokenError, SyntaxError):
+        return [[("", line)] for line in lines]
+    found = []
+    for number, line in enumerate(lines, 1):
+        pieces, done = [], 0
+        for begin, end, kind in spans.get(number, ()):
+            pieces += [("", line[done:begin]), (kind, line[begin:end])]
+            done = end
+        found.append([piece for piece in (*pieces, ("", line[done:])) if piece[1]])
+    return found
+
+
+_TOKENS = {tokenize.STRING: "string", tokenize.NUMBER: "number", tokenize.COMMENT: "comment"}
 
 
 def _functions(text: str) -> list[tuple[int, int]]:

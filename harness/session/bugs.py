@@ -12,6 +12,7 @@ from rich.text import Text
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session import reproducers
+from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.causes import Causes, elements
 from bitverdict.harness.session.failure_report import failure_report, headline, place_of
@@ -33,6 +34,8 @@ class Bug:
     path: Path | None = None  # of its reproducer
     not_stored: str = ""  # why there is none
     causes: Causes = field(default_factory=Causes)  # what its cases say of it
+    widest: Verdict | None = None  # of its cases the one with the most elements
+    widest_case: Case | None = None
     witness_elements: int = 0  # of the case that the cause speaks of, where that is not the reduced one
 
     @property
@@ -44,9 +47,11 @@ class Bug:
         record = {"target": self.source.target.name, "case": self.case.to_json(), "verdict": verdict_record(self.verdict)}
         return record | {"first": self.first_case.to_json() if self.first_case is not None else None, "notes": self.notes}
 
-    def add_verdict(self, verdict: Verdict) -> None:
-        """One more case of the bug: what it says of the cause may be more than what is known."""
-        self.causes.add(verdict)
+    def add_verdict(self, verdict: Verdict, case: Case | None = None) -> None:
+        """One more case of the bug: what it says of the cause, and its picture, may be more than what is known."""
+        self.causes.add(verdict, case)
+        if self.widest is None or elements(verdict) > elements(self.widest):
+            self.widest, self.widest_case = verdict, case
 
     def explain(self) -> None:
         """Tell the reduced case's verdict the cause that the cases agree on."""
@@ -74,6 +79,8 @@ class Bug:
         """Headline, lines of source, help, the smallest case, the line that replays it; `is_full`: and words, pictures, details."""
         shown_notes = [note for note in self.notes if is_full or not note.startswith(SHRUNK)]
         wider = f"; the cause speaks of one with {self.witness_elements:,} elements" if self.witness_elements else ""
+        if wider and (witness := self.causes.case_of.get(id(self.causes.witness))) is not None:
+            wider += f": {describe(witness).partition(' regime=')[0]}"
         notes = [f"{self.case_count} cases show it{wider}", *shown_notes] if self.case_count > 1 else shown_notes
         line = self.replay_line(directory=near)
         call = self.source.contract.call_text(self.case)

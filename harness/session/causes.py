@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import CONSTANT_CAUSE, Verdict
 
 AGREEMENT_SHARE = 0.75
@@ -17,9 +18,10 @@ class Causes:
 
     cases: int = 0  # that name a cause
     kinds: Counter[str] = field(default_factory=Counter)  # of what holds in each of them
+    case_of: dict[int, Case | None] = field(default_factory=dict)  # of a verdict that `widest` keeps, by its `id`
     widest: dict[str, Verdict] = field(default_factory=dict)  # of each kind the one where least else holds, with most elements
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, verdict: Verdict, case: Case | None = None) -> None:
         kind = verdict.details.get("cause_kind")
         if not kind:
             return
@@ -28,7 +30,7 @@ class Causes:
             self.kinds[each] += 1
             before = self.widest.get(each)
             if before is None or _tells(verdict) > _tells(before):
-                self.widest[each] = verdict
+                self.widest[each], self.case_of[id(verdict)] = verdict, case
 
     @property
     def witness(self) -> Verdict | None:

@@ -289,7 +289,7 @@ class Session:
             bug = Bug(source, case, verdict)
             if bug.key in self.bugs:
                 self.bugs[bug.key].case_count += 1
-            self.bugs.setdefault(bug.key, bug).add_verdict(verdict)
+            self.bugs.setdefault(bug.key, bug).add_verdict(verdict, case)
 
     # --- reduce and store
 

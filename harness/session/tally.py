@@ -24,6 +24,7 @@ from bitverdict.harness.session.scope import Scope
 OWN_BUCKETS = ("transfer", "harness", "start")  # neither the kernel's nor the reference's; start: a worker's context
 PASS, FAIL, USAGE, INCONCLUSIVE, NOTHING_RAN = 0, 1, 2, 3, 5
 DEFINITE_DECISIONS = (Decision.PASS, Decision.FAIL)
+MOST_LISTED = 2000  # cases of a page
 RAN = (*DEFINITE_DECISIONS, Decision.INCONCLUSIVE, Decision.ERROR)
 
 
@@ -80,6 +81,7 @@ class Tally:
     inconclusive: Counter = field(default_factory=Counter)  # why, first line -> cases
     inconclusive_examples: dict[str, str] = field(default_factory=dict)  # why -> the first such case, with its contract and target
     cancelled_cases: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
+    cases: list[tuple[str, str, Case, str, str, float]] = field(default_factory=list)  # the first, as a page lists them
     scope: Scope = field(default_factory=Scope)
     completeness: Completeness = field(default_factory=Completeness)
     discrimination: Discrimination = field(default_factory=Discrimination)
@@ -109,6 +111,9 @@ class Tally:
         self.scope.count(case, contract, target, verdict)
         self.completeness.count(case, contract, target, verdict)
         self.discrimination.count(contract, target, verdict)
+        if len(self.cases) < MOST_LISTED:
+            seconds = verdict.seconds.get("total", 0.0)
+            self.cases.append((contract, target, case, str(verdict.decision), str(verdict.outcome), seconds))
         dtype = str(classes.get("dtype", ""))
         row = self.rows.setdefault((contract, target, dtype), Row(contract, target, dtype))
         row.decisions[verdict.decision] += 1

@@ -55,10 +55,10 @@ def test_the_recorder_sees_a_ring_of_stages_and_changes_no_word() -> None:
 def test_a_map_divides_the_tiles_and_counts_each_word_once() -> None:
     wrong = torch.zeros(100, 70, dtype=torch.bool)
     wrong[64:80, 32:] = True
-    found = tile_map(wrong.numpy(), wrong.numpy().astype("int32"), (32, 32))
+    found = tile_map(wrong.numpy(), wrong.numpy().astype("int32"), (32, 32), None)
     assert found["cell"] == [4, 2]
-    assert sum(count for row in found["cells"] for count, _, _ in row) == 7000
-    assert sum(bad for row in found["cells"] for _, bad, _ in row) == 16 * 38
+    assert sum(count for row in found["cells"] for count, *_ in row) == 7000
+    assert sum(bad for row in found["cells"] for _, bad, *_ in row) == 16 * 38
 
 
 def test_the_source_is_read_around_the_marked_line() -> None:

@@ -88,6 +88,14 @@ def test_the_page_fits_and_can_be_read_and_used_without_a_mouse(tmp_path: Path) 
         assert tab.value(SHOWN) == ["emulated:sm_90"]
         assert tab.value("document.getElementById('filter-count').textContent") == "1 of 3 lines"
         assert tab.value("document.querySelector('[data-decision=fail]').ariaPressed") == "true"
+        listed = "[...document.querySelectorAll('.listed tbody tr')].filter(row => !row.hidden).map(row => row.id)"
+        assert tab.value(listed) == ["case-1"], "the filters are of the list of cases too"
+        tab.value("document.querySelector('[data-decision=all]').click(); 0")
+        tab.value("document.getElementById('by-seconds').click(); 0")
+        assert tab.value(listed) == ["case-2", "case-1", "case-3"], "the slowest first"
+        assert tab.value("document.getElementById('all-cases').open") is False
+        tab.value("new Promise(go => { addEventListener('hashchange', () => go(0)); location.hash = 'case-2'; })")
+        assert tab.value("document.getElementById('all-cases').open") is True, "a link to a case shows it"
 
 
 def test_the_page_is_one_file_and_escapes_what_kernels_say() -> None:
@@ -121,6 +129,7 @@ def test_a_listing_has_no_blank_lines_but_single_ones_inside(tmp_path: Path) -> 
     (tmp_path / "mine.py").write_text("\n\na = 1\n\n\n\nb = 2\n\nc = 3\n\n")
     case = SimpleNamespace(launcher=f"{tmp_path / 'mine.py'}:f", contract="")
     (shown,) = listing({"mine.py:7": "here"}, case)  # type: ignore[arg-type]
+    assert [line["parts"] for line in shown["lines"]][:2] == [[("", "a = "), ("number", "1")], []]
     assert [(line["number"], line["gap"]) for line in shown["lines"]] == [
         (3, False),
         (4, False),
@@ -132,7 +141,7 @@ def test_a_listing_has_no_blank_lines_but_single_ones_inside(tmp_path: Path) -> 
 
 def test_each_picture_is_a_file_with_its_colours(tmp_path: Path) -> None:
     files = write_pictures(tmp_path / "pictures", told())
-    assert [path.name.rpartition("sm_90-")[2] for path in files] == ["tiles-c.svg", "errors-c.svg", "timeline.svg"]
+    assert [path.name.rpartition("sm_90-")[2] for path in files] == ["tiles-c.svg", "sizes-c.svg", "errors-c.svg", "timeline.svg"]
     assert all("prefers-color-scheme: dark" in path.read_text() for path in files)
 
 
@@ -169,4 +178,9 @@ def test_only_what_is_overwritten_before_its_read_is_red(reads: list) -> None:
 def test_a_map_says_which_program_stored_the_wrong_words() -> None:
     (tiles,) = [each["svg"] for each in told()["failures"][0]["pictures"] if each["kind"] == "tiles"]
     assert "32 wrong words stored by program 1" in tiles and "8 wrong words stored by program (0, 1)" in tiles
+    (sizes,) = [each["svg"] for each in told()["failures"][0]["pictures"] if each["kind"] == "sizes"]
+    assert sizes.count('class="wrong" fill-opacity') == 2 + 5 and "error up to 256 times the bound" in sizes, (
+        "2 cells, 5 of the scale"
+    )
+    assert 'fill-opacity="0.15"' in sizes and 'fill-opacity="1.00"' in sizes and "NaN or infinite" in sizes
     assert sum(map(sum, OUTPUT["errors"]["counts"])) + sum(OUTPUT["errors"]["zero"]) == OUTPUT["of"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from bitverdict.harness.report.maps import histogram, tile_map
+from bitverdict.harness.report.maps import error_map, histogram, tile_map
 from bitverdict.harness.report.timeline import timeline
 from tests.support.vector_add import add
 
@@ -27,7 +27,11 @@ OUTPUT: dict[str, Any] = {
     "name": "c",
     "wrong": 40,
     "of": 256,
-    "map": {"cell": [8, 8], "shape": [16, 16], "cells": [[[64, 0, 1], [64, 32, 2]], [[64, 8, 3], [64, 0, 0]]]},
+    "map": {
+        "cell": [8, 8],
+        "shape": [16, 16],
+        "cells": [[[64, 0, 1, 0.0], [64, 32, 2, 8.0]], [[64, 8, 3, 256.0], [64, 0, 0, -1.0]]],
+    },
     "errors": {"unit": "bound", "first": -8, "counts": [[9, 0]] * 9 + [[0, 5]] * 8, "zero": [135, 0], "unplaced": [0, 0]},
 }
 WRITERS = [[0, [0, 0, 0]], [0, [1, 0, 0]], [0, [0, 1, 0]]]
@@ -73,14 +77,25 @@ def failure(name: str, outcome: str, pictures: list[dict]) -> dict[str, Any]:
         "details": [["rule", ["TMA load writes shared memory until a wait on the mbarrier that counts its bytes"]]],
         "help": ["wait on the mbarrier before the load"],
         "notes": ["12 cases show it"],
+        "drawn": "m=512 n=512 k=64 dtype=fp16",
         "case": "m=16 n=16 k=64 dtype=fp16 regime=normal data_seed=0 schedule=eager",
         "replay": f"bitverdict replay .bitverdict/failures/{name}-emulated_sm_90-0123456789ab.json",
         "source": [
             {
                 "file": "mine.py",
                 "lines": [
-                    {"number": 6, "text": "    for block in range(blocks):", "said": "", "gap": False},
-                    {"number": 7, "text": "        tma.async_load(a, [row, k], full, ring)", "said": "race: here", "gap": False},
+                    {
+                        "number": 6,
+                        "parts": [("", "    "), ("keyword", "for"), ("", " block in range(blocks):")],
+                        "said": "",
+                        "gap": False,
+                    },
+                    {
+                        "number": 7,
+                        "parts": [("", "  tma.async_load(a, ["), ("number", "0"), ("string", ", 'k'], "), ("comment", "# ring")],
+                        "said": "race: here",
+                        "gap": False,
+                    },
                 ],
             }
         ],
@@ -101,6 +116,7 @@ def told() -> dict[str, Any]:
     """The whole of it."""
     pictures = [
         {"kind": "tiles", "name": "c", "svg": tile_map(OUTPUT, WRITERS)},
+        {"kind": "sizes", "name": "c", "svg": error_map(OUTPUT)},
         {"kind": "errors", "name": "c", "svg": histogram(OUTPUT)},
     ]
     ring = [{"kind": "timeline", "name": "", "svg": timeline(TOLD, "race", "mine.py:7")}]
@@ -111,6 +127,11 @@ def told() -> dict[str, Any]:
             row("softmax", "emulated:sm_90", **{"pass": 7, "inconclusive": 1}),
         ],
         "failures": [failure("mine.py:matmul", "wrong words", pictures), failure("ring", "race", ring)],
+        "cases": [
+            ["mine.py:matmul", "emulated:sm_90", "m=16 n=16 k=64", "fail", "wrong words", 0.25],
+            ["mine.py:matmul", "emulated:sm_90", "m=1 n=1 k=1", "pass", "pass", 1.5],
+            ["softmax", "emulated:sm_90", "m=1 n=1", "inconclusive", "undecided", 0.125],
+        ],
         "left_out": ["mine.py:matmul: k is always a multiple of 16"],
         "sizes": [{"contract": "mine.py:matmul", "sizes": "m = 512, n = 512"}],
         "configurations": [],

@@ -24,7 +24,7 @@ MOST_ROWS = 5
 LEAST_SHARE = 0.01  # of the error, told
 
 
-def error_budget(expected: ExpectedOutput, first: LaunchResult, launch: Callable[[], LaunchResult]) -> dict[str, list[str]]:
+def error_budget(expected: ExpectedOutput, first: LaunchResult, launch: Callable[[], LaunchResult]) -> dict[str, str | list[str]]:
     """Details of lost precision: what is allowed of the worst element, and the lines that add to its error, the largest first."""
     probe = LocalErrors()
     plain = _launch_with(launch, probe)
