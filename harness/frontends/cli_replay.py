@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import pdb
 import shlex
 import time
 from pathlib import Path
 
 from bitverdict.harness.frontends.cli_run import check_timeout, write_told
 from bitverdict.harness.frontends.run_options import add_format, add_pages
+from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.machine_faults import check_compiler_cache
 from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.certificate import Certificate
 from bitverdict.harness.model.paths import REPRODUCERS
+from bitverdict.harness.model.protocols import LaunchProbe
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
@@ -30,6 +33,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout"
     )
+    parser.add_argument("--pdb", action="store_true", help="in this process, and a debugger at the kernel's line where it fails")
     add_format(parser)
     add_pages(parser)
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
@@ -88,6 +92,8 @@ def _page_data(replay_result: ReplayResult, arguments: argparse.Namespace) -> di
 def _replay(arguments: argparse.Namespace) -> ReplayResult:
     check_timeout(arguments.timeout)
     check_compiler_cache()
+    if arguments.pdb:
+        return _debug(arguments)
     if arguments.in_process:
         faulthandler.enable()
         options = "--in-process --embedded" if arguments.embedded else "--in-process"
@@ -96,6 +102,28 @@ def _replay(arguments: argparse.Namespace) -> ReplayResult:
         return replay(arguments.file, here, embedded=arguments.embedded)
     with WorkerPool(timeout=arguments.timeout) as pool:
         return replay(arguments.file, pool, embedded=arguments.embedded)
+
+
+class _FaultKeeper(LaunchProbe):
+    """Keeps what ended a launch."""
+
+    fault: BaseException | None = None
+
+    def on_failure(self, error: BaseException) -> None:
+        self.fault = error
+
+
+def _debug(arguments: argparse.Namespace) -> ReplayResult:
+    """Judge here, then open pdb at the line of the kernel whose fault ended the launch: its tiles are its locals."""
+    keeper = _FaultKeeper()
+    with launched_with(probes=(keeper,)):
+        here = InThisProcess(f"bitverdict replay {shlex.quote(str(arguments.file))}", lambda line: None)
+        result = replay(arguments.file, here, embedded=arguments.embedded)
+    if keeper.fault is not None:
+        pdb.post_mortem(keeper.fault.__traceback__)
+    else:
+        print("--pdb: no fault ended the launch, so there is no line to stop at; bitverdict trace shows tiles after any line")
+    return result
 
 
 def add_promote_arguments(parser: argparse.ArgumentParser) -> None:

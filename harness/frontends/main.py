@@ -288,7 +288,7 @@ def entry() -> NoReturn:
     if sys.argv[1:2] and sys.argv[1] in LABORATORY and has_laboratory():
         print(f"note: bitverdict {sys.argv[1]} is bitverdict lab {sys.argv[1]} now", file=sys.stderr)
     trusted_imports.begin()
-    if "--in-process" in sys.argv:  # for a debugger, which holds the process that it started
+    if not {"--in-process", "--pdb"}.isdisjoint(sys.argv):  # for a debugger, which holds the process that it started
         leave(main())
     os._exit(supervise(_start_ahead))
 
