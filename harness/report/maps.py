@@ -72,7 +72,7 @@ def error_map(output: Mapping[str, Any]) -> str:
 class _Grid:
     """Where the cells of a map are drawn."""
 
-    def __init__(self, cell_map: Mapping[str, Any]) -> None:
+    def __init__(self, cell_map: Mapping) -> None:
         self.map, (self.rows, self.columns) = cell_map, cell_map["shape"]
         self.tall, self.wide = cell_map["cell"]
         down, across = len(cell_map["cells"]), len(cell_map["cells"][0])

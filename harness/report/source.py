@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import io
-import keyword
-import tokenize
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ def listing(marks: Mapping[str, str], case: Case) -> list[dict[str, Any]]:
 
 def listing_of(path: Path, marks: dict[int, str]) -> dict[str, Any] | None:
     text = path.read_text(errors="replace")
-    lines = text.splitlines()
+    lines = text.split("\n")
     marks = {number: said for number, said in marks.items() if 0 < number <= len(lines)}
     if not marks:
         return None
@@ -56,29 +55,18 @@ def listing_of(path: Path, marks: dict[int, str]) -> dict[str, Any] | None:
 
 
 def coloured_lines(text: str) -> list[list[tuple[str, str]]]:
-    """The lines of `text` in pieces: ("keyword", "string", "number", "comment" or "", characters); plain where it is no Python."""
-    lines = text.splitlines()
-    spans = dict[int, list[tuple[int, int, str]]]()
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            kind = _TOKENS.get(token.type, "keyword" if keyword.iskeyword(token.string) else "")
-            (first, begin), (last, end) = token.start, token.end
-            for number in range(first, last + 1) if kind else ():
-                stop = end if number == last else len(lines[number - 1])
-                spans.setdefault(number, []).append((begin if number == first else 0, stop, kind))
-    except (tokenize.TokenError, SyntaxError):
-        return [[("", line)] for line in lines]
-    found = []
-    for number, line in enumerate(lines, 1):
-        pieces, done = [], 0
-        for begin, end, kind in spans.get(number, ()):
-            pieces += [("", line[done:begin]), (kind, line[begin:end])]
-            done = end
-        found.append([piece for piece in (*pieces, ("", line[done:])) if piece[1]])
-    return found
+    """The lines of the Python `text` in pieces: ("keyword", "string", "number", "comment" or "", characters)."""
+    from pygments.lexers import PythonLexer
+    from pygments.token import Comment, Keyword, Number, Operator, String
 
-
-_TOKENS = {tokenize.STRING: "string", tokenize.NUMBER: "number", tokenize.COMMENT: "comment"}
+    classes = {Keyword: "keyword", Operator.Word: "keyword", String: "string", Number: "number", Comment: "comment"}
+    lines: list[list[tuple[str, str]]] = [[]]
+    for kind, characters in PythonLexer(stripnl=False).get_tokens(text):
+        css_class = next((name for token, name in classes.items() if kind in token), "")
+        for place, part in enumerate(characters.split("\n")):
+            lines += [[]] if place else []
+            lines[-1] += [(css_class, part)] if part else []
+    return [[(name, "".join(part for _, part in pieces)) for name, pieces in groupby(line, itemgetter(0))] for line in lines]
 
 
 def _functions(text: str) -> list[tuple[int, int]]:

@@ -63,7 +63,7 @@ class Bug:
         self.verdict = replace(self.verdict, details=details | self.causes.details)
 
     def replay_line(self, *, directory: Path | None = None) -> str:
-        """The line that judges it again, its path as it is typed in the directory `near`; why there is none where it could not be
+        """The line that judges it again, its path as it is typed in `directory`; why there is none where it could not be
         stored."""
         if self.path is None:
             return f"(not stored: {self.not_stored})"
@@ -75,14 +75,14 @@ class Bug:
         outcome, said, place = str(self.verdict.outcome), headline(self.verdict), place_of(self.verdict)
         return f"{outcome}{f' at {place}' if place else ''}{said.removeprefix(outcome)}"
 
-    def report(self, *, near: Path | None = None, is_full: bool = False) -> RenderableType:
+    def report(self, *, directory: Path | None = None, is_full: bool = False) -> RenderableType:
         """Headline, lines of source, help, the smallest case, the line that replays it; `is_full`: and words, pictures, details."""
         shown_notes = [note for note in self.notes if is_full or not note.startswith(SHRUNK)]
         wider = f"; the cause speaks of one with {self.witness_elements:,} elements" if self.witness_elements else ""
         if wider and (witness := self.causes.case_of.get(id(self.causes.witness))) is not None:
             wider += f": {describe(witness).partition(' regime=')[0]}"
         notes = [f"{self.case_count} cases show it{wider}", *shown_notes] if self.case_count > 1 else shown_notes
-        line = self.replay_line(directory=near)
+        line = self.replay_line(directory=directory)
         call = self.source.contract.call_text(self.case)
         emulated = f'with bv.emulated("{self.source.target.arch}"): {call}' if self.source.target.emulated and call else call
         return failure_report(
@@ -99,6 +99,6 @@ def reports(bugs: Iterable[Bug], *, directory: Path | None = None, is_full: bool
             continue
         reported_keys.add((bug.source.name, bug.verdict.signature))
         yield Text()
-        yield bug.report(near=directory, is_full=is_full)
+        yield bug.report(directory=directory, is_full=is_full)
     if reported_keys:
         yield Text()

@@ -245,7 +245,7 @@ def _report_session(session: Session, reporter: VerdictReporter, tell: Callable[
     bugs = list(session.bugs.values())
     for bug in bugs:
         case = bug.case.to_json() if bug.verdict.failed else None
-        tell({"event": "report", "report": bug.report(near=Path.cwd()), "case": case})
+        tell({"event": "report", "report": bug.report(directory=Path.cwd()), "case": case})
     why = [] if bugs else tables.not_run_lines(session.tally)
     if not reporter.number:
         tell({"event": "refused", "why": "; ".join(why[:3]) or "its requires takes no case; mend the attribute"})
