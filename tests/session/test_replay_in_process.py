@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,3 +78,21 @@ def test_the_command_says_how_to_attach_and_judges(tmp_path: Path) -> None:
 def test_a_gpu_is_come_to_by_its_own_tools() -> None:
     said = debugger_lines(7, "bitverdict replay --in-process F", emulated=False)
     assert said[0].endswith("cuda-gdb -p 7") and any("compute-sanitizer --tool memcheck bitverdict" in line for line in said)
+
+
+@pytest.mark.share(4)
+@pytest.mark.parametrize("faulty", [True, False])
+def test_pdb_opens_at_the_kernels_line_where_a_launch_faults(faulty: bool, tmp_path: Path) -> None:
+    found = Verdict(decision=Decision.FAIL, outcome=Outcome.MISALIGNED_ADDRESS, basis=Basis.OBSERVED_FAULT)
+    told = reproducers.reproducer_of(faulting("misaligned address", faulty=faulty), "emulated:sm_90", found)
+    done = subprocess.run(
+        [sys.executable, "-m", "bitverdict", "replay", "--pdb", str(reproducers.write(told, tmp_path))],
+        cwd=CHECKOUT,
+        input="p sorted(locals())\nq\n",
+        capture_output=True,
+        text=True,
+        env=os.environ | {"BITVERDICT_STATE": str(tmp_path)},
+    )
+    at_the_kernel = re.search(r"> \S+/faulting_kernels\.py\(\d+\)", done.stdout) is not None
+    assert at_the_kernel is faulty and ("(Pdb)" in done.stdout) is faulty, done.stdout + done.stderr
+    assert ("no fault ended the launch" in done.stdout) is not faulty
