@@ -28,7 +28,7 @@ MAY = {
     "harness/ptx_machine": "harness.ptx_machine harness.model harness.emulator harness.judge reference numpy torch triton",
     "harness/mutants": "harness.mutants harness.model harness.emulator harness.judge harness.workers harness.session reference "
     "numpy torch triton libcst",
-    "harness/report": "harness reference numpy torch triton jinja2 markupsafe -harness.frontends -harness.lab",
+    "harness/report": "harness reference numpy torch triton jinja2 markupsafe pygments -harness.frontends -harness.lab",
     "harness/lab/gpu_oracle": "harness.lab.gpu_oracle reference numpy torch triton",
     "harness/lab": "harness kernels reference tests.faults numpy torch triton rich mpmath",
     "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich redis shtab mcp -harness.lab",
