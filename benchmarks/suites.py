@@ -4,17 +4,21 @@ Run: `python -m benchmarks.suites run FOLDER --results FILE [--suite NAME] [--on
 `... plant FOLDER --results FILE`, and `... page FOLDER --results FILE > docs/suites.md`. FOLDER holds a checkout a suite, by the
 names of `SUITES`; what their tests import (transformers, einops) must be importable. Nothing of them is part of this repository.
 
-pytest collects a file once; each test then runs in a fork of that process, with a time limit. `run` takes a sample of N cases of
-each test function (0: all), a case of each function before a second of any; what is over the limit is *too large*, and what was not
-drawn, or is left when the file's budget is spent, *not run*. A test that passes and launches nothing is told apart: it says nothing
+pytest collects a file once; each test then runs in a fork of that process, with a limit of processor seconds. `run` takes a sample
+of N cases of each test function (0: all), drawn, or with `--small` those whose parameters have the smallest product, a case of each
+function before a second of any; what is over the limit is *too large*, and what was not taken, or is left when the file's budget
+is spent, *not run*. A test that passes and launches nothing is told apart: it says nothing
 of a kernel. With `--device NAME` a real GPU takes the same tests, in a process a
 file; the page tells which of them end otherwise there. `plant` writes one fault of `tests/faults/suites.py` after another into a
 copy and runs the tests that name the kernel: under `--emulate`, and in Triton's interpreter, where nothing but the test's own
 assertion judges. The same tests run without a fault, for false alarms.
 """
 
+# One file because a run, a planting and the page share the states of a test, and each is of no use without the others.
+
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import random
@@ -29,6 +33,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import zip_longest
+from multiprocessing.synchronize import Lock
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,27 +66,30 @@ EXAMINED = (
 
 
 class Limits(NamedTuple):
-    """Of a run: cases of each function (0: all), seconds of a test, seconds of a file of tests (0: any)."""
+    """Of a run: cases of each function (0: all), processor seconds of a test and of a file of tests (0: any), small cases alone."""
 
     sample: int
     seconds: float
     budget: float = 0.0
+    small: bool = False
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A package's tests: folders that Python looks in, files of tests as a pattern, modules that all of them import."""
+    """A package's tests: folders that Python looks in, files of tests as a pattern, modules that all of them import, its own
+    options of pytest."""
 
     tests: str
     path: tuple[str, ...] = (".",)
     preloaded: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 SUITES = {
     "liger": Suite("test/transformers/test_*.py", ("src", "."), ("transformers",)),
     "attorch": Suite("tests/test_*.py"),
     "fla": Suite("tests/*[ep]s/test_*.py", preloaded=("transformers", "einops")),
-    "flaggems": Suite("tests/test_*.py", ("src", ".")),
+    "flaggems": Suite("tests/test_*.py", ("src", "."), options=("--mode", "quick")),
     "triton_kernels": Suite("python/triton_kernels/tests/**/test_*.py", ("python/triton_kernels", ".")),
     "tutorials": Suite("python/tutorials/gluon/*-*.py"),
     "mamba": Suite("tests/ops/triton/test_*.py", preloaded=("transformers", "einops")),
@@ -98,13 +106,15 @@ class ForkedTests:
     def __init__(self, limits: Limits, tell: Callable[[dict[str, Any]], None], *, forks: bool = True) -> None:
         self.limits, self.tell, self.forks = limits, tell, forks
         self.log = Path(tempfile.mkdtemp(), "log.txt")
-        self.begun = time.monotonic()
+        self.spent = 0.0
 
     def pytest_collection_modifyitems(self, items: list) -> None:
         functions = defaultdict(list)
         for item in items:
             functions[item.nodeid.partition("[")[0]].append(item)
         drawn = [random.Random(name).sample(found, len(found)) for name, found in functions.items()]
+        if self.limits.small:
+            drawn = [sorted(found, key=size_of) for found in drawn]
         in_rounds = [item for round_ in zip_longest(*drawn) for item in round_ if item is not None]
         kept = {id(item) for found in drawn for item in found[: self.limits.sample or len(found)]}
         for item in items:
@@ -117,16 +127,40 @@ class ForkedTests:
             self.tell({"test": report.nodeid, "state": NOT_COLLECTED, "said": str(report.longrepr).strip().splitlines()[-1][:300]})
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
-        begun = time.monotonic()
-        if self.limits.budget and begun - self.begun > self.limits.budget:
+        begun, seconds = time.process_time(), 0.0
+        if self.limits.budget and self.spent > self.limits.budget:
             state: dict[str, Any] = {"state": NOT_RUN}
         elif self.forks:
-            ended = forked(lambda: reports_of(item, nextitem), self.limits.seconds, self.log)
+            ended = forked(lambda: reports_of(item, nextitem), self.limits.seconds, self.log, of_processor=True)
             state = {"state": LARGE} if ended.over else ended.sent or {"state": ENDED, "said": ended.text[-300:]}
+            seconds = ended.processor
+            if ended.sent is None:
+                release_locks()
         else:
             state = reports_of(item, nextitem)
-        self.tell({"test": item.nodeid, "seconds": round(time.monotonic() - begun, 2), **state})
+            seconds = time.process_time() - begun
+        self.spent += seconds
+        self.tell({"test": item.nodeid, "seconds": round(seconds, 2), **state})
         return True
+
+
+def release_locks() -> None:
+    """Release the locks of `multiprocessing` that a fork held when it ended: all forks share them, and this process holds none."""
+    for lock in [each for each in gc.get_objects() if isinstance(each, Lock)]:
+        lock.acquire(block=False)
+        lock.release()
+
+
+def size_of(item: Any) -> int:
+    """The product of the numbers among a case's parameters: which of a function's cases has the smallest tensors."""
+    size, left = 1, list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+    while left:
+        value = left.pop()
+        if isinstance(value, (tuple, list)):
+            left += value
+        elif isinstance(value, int):
+            size *= max(abs(value), 1)
+    return size
 
 
 def reports_of(item: Any, nextitem: Any) -> dict[str, Any]:
@@ -217,7 +251,7 @@ class Server:
         self.process.start()
 
     def run(self, folder: Path, arguments: list[str], limits: Limits) -> list[dict[str, Any]]:
-        self.pipe.send((str(folder), self.suite.path, arguments, limits))
+        self.pipe.send((str(folder), self.suite.path, [*self.suite.options, *arguments], limits))
         return self.pipe.recv()  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -236,7 +270,7 @@ def version_of(checkout: Path) -> str:
 def run_suites(given: Any, done: set) -> None:
     """A record a file of tests: its results, test by test, on the emulated GPU or on a real one."""
     what = "gpu" if given.device else "run"
-    limits = Limits(given.sample, given.seconds, given.budget)
+    limits = Limits(given.sample, given.seconds, given.budget, given.small)
     for name, suite in SUITES.items():
         checkout = given.folder / name
         files = sorted(checkout.glob(suite.tests), key=lambda file: file.stat().st_size)
@@ -370,10 +404,11 @@ def page(given: Any) -> Iterator[str]:
 def main(arguments: list[str] | None = None) -> int:
     given = parse(
         __doc__, "what=run|plant|page", "folder/", argv=arguments, suite="", only="",
-        sample=Option(0, "cases of each function"), seconds=Option(60.0, "the limit of a test"),
+        sample=Option(0, "cases of each function"), seconds=Option(60.0, "the limit of a test, in processor seconds"),
+        small=Option(False, "of each function the cases with the smallest parameters, none drawn"),
         part=Option("0/1", "files number K, K + N, ... of each suite, for one of N processes: K/N"),
         device=Option("", "a real GPU instead, as the page calls it"),
-        budget=Option(0.0, "seconds of a file of tests, after which no test begins"),
+        budget=Option(0.0, "processor seconds of a file of tests, after which no test begins"),
         results=Option(Path, more={"required": True}), of=Option("", "machine and date"),
     )  # fmt: skip
     if not given.folder.is_dir():

@@ -21,7 +21,15 @@ import torch
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
 from bitverdict.harness.emulator.tensor_types import KINDS, legacy_type
 from bitverdict.harness.model import torch_internals
-from bitverdict.harness.model.torch_internals import DispatchOff, FunctionModesOff, Library, OpOverload, StorageWeakRef
+from bitverdict.harness.model.torch_internals import (
+    DispatchOff,
+    FunctionModesOff,
+    Library,
+    OpOverload,
+    StorageWeakRef,
+    innermost,
+    is_transformed,
+)
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 DEVICE_NUMBER_BASE = 1000  # Triton's numbers for emulated GPUs are above it, and a launcher may hand them to torch
@@ -457,7 +465,7 @@ def inside(value: Any) -> Any:
 def outside(value: object) -> Any:
     """`value` with each CPU tensor, in lists and tuples too, as one of the emulated GPU."""
     if isinstance(value, torch.Tensor):
-        if isinstance(value, CudaTensor):
+        if isinstance(value, CudaTensor) or is_transformed(value):  # a wrapper has no storage
             return value
         return CudaTensor(value).requires_grad_() if value.requires_grad else CudaTensor(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -710,13 +718,12 @@ def _holds(values: Any) -> bool:
 
 def _has_cpu_tensor(values: Any) -> bool:
     """Whether one of `values` is a tensor of the CPU with an axis: torch takes those without beside any."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if type(value) is not CudaTensor and value.dim():
-                return True
-        elif isinstance(value, list | tuple) and _has_cpu_tensor(value):
-            return True
-    return False
+    return any(
+        (type(innermost(value)) is not CudaTensor and value.dim() > 0)
+        if isinstance(value, torch.Tensor)
+        else isinstance(value, list | tuple) and _has_cpu_tensor(value)
+        for value in values
+    )
 
 
 def _become(tensor: torch.Tensor, value: torch.Tensor) -> None:

@@ -61,6 +61,16 @@ def is_without_bytes() -> bool:
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
 
 
+is_transformed = torch._C._functorch.is_functorch_wrapped_tensor  # by `torch.vmap` and its like: a tensor without a storage
+
+
+def innermost(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that `torch.vmap` and its like wrapped into `tensor`."""
+    while is_transformed(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def mark(tensor: torch.Tensor, negative: bool, conjugate: bool) -> None:
     """Say whether the bytes of `tensor` are those of its negative, and of its conjugate."""
     torch._C._set_neg(tensor, negative)
@@ -96,6 +106,6 @@ __all__ = [
     "BACKWARD_ENGINE", "CUDA_START", "RUNTIME_CALLS", "STRIDED_ALLOCATION", "BackwardCFunction", "DispatchOff", "FakeTensorMode",
     "FunctionModesOff", "GeneratorBase", "Library", "OpOverload", "OpOverloadPacket", "StorageWeakRef", "TorchDispatchMode",
     "TorchFunctionMode", "call_composite", "call_under", "core_aten_decompositions", "custom_function_of", "default_device",
-    "exchange", "factories", "identity_of", "is_composite", "is_without_bytes", "mark", "name_of", "negative_view",
-    "no_torch_function", "schema_of", "wrapper_of",
+    "exchange", "factories", "identity_of", "innermost", "is_composite", "is_transformed", "is_without_bytes", "mark", "name_of",
+    "negative_view", "no_torch_function", "schema_of", "wrapper_of",
 ]  # fmt: skip

@@ -171,11 +171,10 @@ class Judge:
         if int(read_epoch.max(initial=0)) <= self.order.common:
             if not self.checks_ctas:
                 return None
-            is_conflict = np.zeros(len(units), bool)
+            is_conflict, unknown = np.zeros(len(units), bool), np.zeros_like(read_epoch, bool)
         else:
-            own = threads // WARP % warps
+            own, rows = threads // WARP % warps, np.arange(len(units))
             unknown = self.order.known[threads, :warps] < read_epoch  # (n, warps)
-            rows = np.arange(len(units))
             unknown[rows, own] &= shadow.reader[slots, own] != threads % WARP
             is_conflict = unknown.any(axis=1)
         if self.checks_ctas:
@@ -185,7 +184,7 @@ class Judge:
             return None
         place = int(is_conflict.argmax())
         unit = int(units[place])
-        warps_bad = np.flatnonzero(read_epoch[place] > self.order.known[threads[place], :warps])
+        warps_bad = np.flatnonzero(unknown[place])
         cta_first = int(threads[place]) // self.order.threads * self.order.threads
         reader_number = NO_THREAD
         if len(warps_bad):

@@ -454,3 +454,10 @@ def test_enclosed_words_that_another_device_left_stay() -> None:
         device.enclosed.store(address, words, words - 1, words + 1, 4)
         double(x)
         assert np.isin(address, device.enclosed.words()["address"]).all()
+
+
+def test_tensors_under_vmap_are_of_the_gpu() -> None:
+    with emulated("sm_90"):
+        x, y = torch.arange(12.0, device="cuda").view(3, 4), torch.ones(4, device="cuda")
+        batched = torch.vmap(lambda row: torch.where(row > torch.full_like(row, 5.0), row + y, torch.zeros(4, device="cuda")))(x)
+    assert batched.is_cuda and torch.equal(batched.cpu(), torch.where(x.cpu() > 5, x.cpu() + 1, 0))

@@ -59,11 +59,17 @@ def test_refused():
 def test_cases(case): ...
 """
 LONG = """
-import time
+import multiprocessing
+
+import pytest
+
+LOCK = multiprocessing.Lock()
 
 
-def test_long():
-    time.sleep(60)
+@pytest.mark.parametrize("shape", [(8, 4), (2, 2), (2, 9)])
+def test_long(shape):
+    with LOCK:
+        while shape == (2, 2): ...
 """
 PLANTED = (
     SuiteFault(
@@ -89,12 +95,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         seconds=20.0,
         of="",
         budget=0.0,
+        small=False,
         part="0/1",
         device="",
     )
     suites.run_suites(given, set())
     (folder / "attorch" / "tests" / "test_long.py").write_text(LONG)
-    suites.run_suites(Namespace(**vars(given) | {"only": "test_long", "seconds": 1.0}), set())  # no other test has so little time
+    suites.run_suites(
+        Namespace(**vars(given) | {"only": "test_long", "seconds": 1.0, "sample": 2, "small": True}), set()
+    )  # no other test has so little time
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.faults.suites.FAULTS", PLANTED)
         suites.plant_faults(given, set())
@@ -107,7 +116,8 @@ def test_each_test_of_a_suite_has_a_state(results: Path) -> None:
     cases = [states.pop(name) for name in list(states) if name.startswith("cases")]
     assert sorted(cases) == ["not run"] * 3 + ["passed without a launch"] * 2
     assert states == {"doubled": "passed", "stray": "fault found", "wrong": "failed", "skipped": "skipped", "refused": "refused",
-                      "long": "too large"}  # fmt: skip
+                      "long[shape0]": "not run", "long[shape1]": "too large",
+                      "long[shape2]": "passed without a launch"}  # fmt: skip
     said = next(test["said"] for test in tests if test["state"] == "fault found")
     assert "stray read: read at byte 400 of x" in said and "[theirs.py:9]" in said
 
@@ -125,8 +135,8 @@ def test_a_planted_fault_is_told_beside_the_own_assertion(results: Path) -> None
 
 def test_the_page_counts_what_the_results_hold(results: Path) -> None:
     text = "\n".join(suites.page(Namespace(results=results, of="")))
-    assert f"| attorch | no checkout, Triton {version('triton')} | 2 | 11 | 1 | 1 | 1 | 1 | 1 |  | 2 | 1 | 3 |  | 2 | " in text
-    assert " | 3 of 5 |\n| all |  | 2 | 11 |" in text and "run on a real GPU too" not in text
+    assert f"| attorch | no checkout, Triton {version('triton')} | 2 | 13 | 1 | 1 | 1 | 1 | 1 |  | 3 | 1 | 4 |  | 2 | " in text
+    assert " | 3 of 5 |\n| all |  | 2 | 13 |" in text and "run on a real GPU too" not in text
     assert "stray read: read at byte" in text
     assert "`--emulate` finds 2 of 2." in text and "1 fail and\n1 pass; 0 end" in text and "0x" not in text
     assert "Without a fault 0 of 1 selections" in text

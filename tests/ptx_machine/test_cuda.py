@@ -145,13 +145,18 @@ def test_a_parameter_at_an_address_in_a_register_is_refused() -> None:
     assert seen.value.outcome == "not modelled"
 
 
-def test_a_race_with_several_readers_names_two_threads() -> None:
+@pytest.mark.parametrize(
+    ("first", "block", "reader"), [("", 32, 1), ("and.b32 %r6, %r3, 31; setp.eq.u32 %p2, %r6, 0; @%p2", 64, 32)]
+)
+def test_a_race_names_another_thread_where_the_writer_reads_too(first: str, block: int, reader: int) -> None:
+    """All threads of a warp read, or the first of each warp."""
     text = kernel(
-        "mov.u32 %r5, s; ld.shared.b32 %r4, [%r5]; setp.ne.u32 %p1, %r3, 0; @%p1 bra END; st.shared.b32 [%r5], 7;\nEND:",
+        f"mov.u32 %r5, s; {first} ld.shared.b32 %r4, [%r5];setp.ne.u32 %p1, %r3, 0; @%p1 bra END; st.shared.b32 [%r5], 7;\nEND:",
         shared=".shared .align 4 .b8 s[4];",
     )
-    with pytest.raises(EmulatedFault, match="thread 0 of CTA 0 writes byte 0 of shared memory, which thread 1 of CTA 0 read"):
-        launch(text, block=32)
+    said = f"thread 0 of CTA 0 writes byte 0 of shared memory, which thread {reader} of CTA 0 read"
+    with pytest.raises(EmulatedFault, match=said):
+        launch(text, block=block)
 
 
 def test_sums_that_ptxas_may_fuse_are_an_advice() -> None:
