@@ -89,9 +89,9 @@ def _device() -> Device:
     return _active[-1]
 
 
-def _check(device: torch.device | str | int | None) -> None:
-    """RuntimeError, as torch has it, for a device that is not the emulated GPU. Triton's number for it is taken too."""
-    if device is None or device == -1 or device == _device().number:
+def _check(device: object) -> None:
+    """ValueError, as torch has it, for a device that is not the emulated GPU. What names none, a tuple too, is the current one."""
+    if not isinstance(device, torch.device | str | int) or device in (-1, _device().number):
         return
     if not on_gpu(device):
         raise_for_the_launcher(ValueError(f"Expected a cuda device, but got: {device}"))

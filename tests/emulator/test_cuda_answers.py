@@ -70,9 +70,10 @@ def test_an_operator_of_gpus_alone_is_not_answered() -> None:
 
 
 def test_what_names_no_device_selects_the_current_one() -> None:
-    """FlagGems hands `torch.cuda.device` a tuple; a device that is not there is refused as ever."""
+    """FlagGems hands `torch.cuda` tuples; a device that is not there is refused as ever."""
     with emulated("sm_90"):
         with torch.cuda.device((0, 1)):  # type: ignore[arg-type]
             assert torch.cuda.current_device() == 0
+        assert torch.cuda.get_device_capability((0, 5, 2)) == (9, 0)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="Expected a cuda device"):
             torch.cuda.device("cpu")
