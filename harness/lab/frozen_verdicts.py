@@ -92,11 +92,13 @@ def reproducer_units() -> Iterator[Unit]:
 
 def frozen_record(unit: Unit, case: Case, where: Target, verdict: Verdict) -> Record:
     """What is stored of one verdict: all that two runs of the same sources have in common."""
-    stored = verdict.to_json()
-    known = dict(stored.pop("recorded"))
+    record = verdict.to_json()
+    known = dict(record.pop("recorded"))
     digests = known.pop("digests", {})
-    launches = [{name: value for name, value in launch.items() if name != "program"} for launch in known.pop("launches", ())]
-    fields = stored | {"digests": digests, "recorded": known | {"launches": launches}}
+    launches = [
+        {name: value for name, value in launch.items() if name not in ("program", "place")} for launch in known.pop("launches", ())
+    ]
+    fields = record | {"digests": digests, "recorded": known | {"launches": launches}}
     return {"name": unit.name, "target": where.name, "case": case.to_json()} | {name: fields[name] for name in VERDICT_FIELDS}
 
 

@@ -48,7 +48,7 @@ def certify_sources(sources: Sequence[CaseSource], judges: Judges, known_failure
                     "words": verdict.words,
                     "expected": expected_of(case, source.target, contract, verdict.recorded) if runs else {},
                     "got": dict(verdict.recorded.get("digests", {})),
-                    "recorded": {name: value for name, value in verdict.recorded.items() if name != "digests"},
+                    "recorded": _without_places(verdict.recorded),
                 }
             )
     first_source = sources[0]
@@ -115,3 +115,11 @@ def open_points(pack: Pack) -> list[str]:
 def target_of(record: Mapping[str, Any]) -> Target:
     """The machine of a pack as it is written there."""
     return Target(**{name: record[name] for name in ("name", "arch", "index", "model", "uuid")})
+
+
+def _without_places(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """What a verdict recorded, without digests, which stand beside it, and the files of this machine that kernels lie in."""
+    facts = {name: value for name, value in recorded.items() if name != "digests"}
+    if "launches" in facts:
+        facts["launches"] = [{name: value for name, value in each.items() if name != "place"} for each in facts["launches"]]
+    return facts

@@ -42,7 +42,7 @@ def error_map(output: Mapping[str, Any]) -> str:
     """Each cell is the darker the larger its largest error is, by powers of two; empty where no error has a size."""
     from math import log2
 
-    grid, unit = _Grid(output["map"]), "the bound" if (output["errors"] or {}).get("unit") == "bound" else "ulp"
+    grid, unit = _Grid(output["map"]), "times the bound" if (output["errors"] or {}).get("unit") == "bound" else "ulp"
     cells = [(box, where, cell[3] if len(cell) > 3 else 0.0) for box, where, cell in grid.cells()]
     sizes = [log2(size) for _, _, size in cells if size > 0]
     if not sizes or not output["errors"]:
@@ -51,22 +51,22 @@ def error_map(output: Mapping[str, Any]) -> str:
     shade = lambda size: 1.0 if size < 0 or low == high else 0.15 + 0.85 * (log2(size) - low) / (high - low)
     parts = []
     for box, where, size in cells:
-        told = "NaN or infinite" if size < 0 else f"error up to {size:.3g} {'times the bound' if unit != 'ulp' else 'ulp'}"
-        parts.append(element("rect", title_element(f"{where}: {told}"), class_="right", **box))
+        tooltip = title_element(f"{where}: {'NaN or infinite' if size < 0 else f'error up to {size:.3g} {unit}'}")
+        parts.append(element("rect", tooltip, class_="right", **box))
         if size:
             kind = "unplaced" if size < 0 else "wrong"
-            parts.append(element("rect", title_element(f"{where}: {told}"), class_=kind, fill_opacity=f"{shade(size):.2f}", **box))
+            parts.append(element("rect", tooltip, class_=kind, fill_opacity=f"{shade(size):.2f}", **box))
     parts += grid.labels()
     y = grid.bottom + 20
     for step in range(5):
         at = {"x": LEFT_MARGIN + 22 * step, "y": y - 9, "width": 21, "height": 11}
         parts.append(element("rect", class_="wrong", fill_opacity=f"{0.15 + 0.85 * step / 4:.2f}", **at))
-    parts.append(text(LEFT_MARGIN + 118, y, f"{2**low:.3g} to {2**high:.3g} {'times the bound' if unit != 'ulp' else 'ulp'}"))
+    parts.append(text(LEFT_MARGIN + 118, y, f"{2**low:.3g} to {2**high:.3g} {unit}"))
     if any(size < 0 for _, _, size in cells):
         y += 17
         parts.append(element("rect", x=LEFT_MARGIN, y=y - 9, width=21, height=11, class_="unplaced"))
         parts.append(text(LEFT_MARGIN + 28, y, "NaN or infinite"))
-    return picture(max(grid.right + 8, 420), y + 8, f"{output['name']}: the largest error of each cell, in {unit}", parts)
+    return picture(max(grid.right + 8, 420), y + 8, f"{output['name']}: the largest error of each cell, {unit}", parts)
 
 
 class _Grid:

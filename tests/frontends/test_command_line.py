@@ -56,7 +56,7 @@ def test_a_wrong_kernel_fails_shrunk_stored_and_replayed(capsys: pytest.CaptureF
     assert json.loads(stored.read_text())["case"]["problem"]["n"] == 5
     page = (tmp_path / "run.html").read_text()
     assert "stored by no kernel" in page and "c: 1 of 5 words differ" in page and f"bitverdict replay {stored}" in page
-    assert {each.name.rpartition("-")[0][-6:] for each in (tmp_path / "drawn").iterdir()} == {"-tiles", "errors"}
+    assert {each.name.rpartition("-")[0][-6:] for each in (tmp_path / "drawn").iterdir()} == {"-tiles", "-sizes", "errors"}
     assert main(["replay", str(stored)]) == 1
     assert "failed again: the same bug" in capsys.readouterr().out
 
