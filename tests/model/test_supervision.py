@@ -220,25 +220,25 @@ def test_a_run_whose_process_is_killed_says_how_to_go_on(tmp_path: Path) -> None
     assert "error: the process of the run ended by SIGKILL before its end; `run --resume` goes on with what it judged\n" in error
 
 
-def serves(run: int) -> bool:
-    """Whether the server that forks the workers of the run `run` has been started: it imports for a second or two."""
-    below = [run]
-    for process in below:
+def below(run: int, part: str, text: str) -> bool:
+    """Whether the file `part` of /proc/PID of a process below `run`, or of its own, has the text."""
+    processes = [run]
+    for process in processes:
         with contextlib.suppress(OSError):
             for thread in Path(f"/proc/{process}/task").iterdir():  # any thread of the run may start it
-                below += map(int, (thread / "children").read_text().split())
-            if "multiprocessing.forkserver" in Path(f"/proc/{process}/cmdline").read_text():
+                processes += map(int, (thread / "children").read_text().split())
+            if text in Path(f"/proc/{process}/{part}").read_text():
                 return True
     return False
 
 
-def imports_torch(process: int) -> bool:
-    return "libtorch_cpu" in Path(f"/proc/{process}/maps").read_text()
-
-
-@pytest.mark.parametrize("after", ["torch's library", "the server of the workers"])
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [("maps", "libtorch_cpu"), ("cmdline", "multiprocessing.forkserver")],
+    ids=["torch's library", "the server of the workers"],
+)
 @pytest.mark.share(4)
-def test_ctrl_c_while_modules_are_imported_is_quiet(after: str, tmp_path: Path) -> None:
+def test_ctrl_c_while_modules_are_imported_is_quiet(part: str, text: str, tmp_path: Path) -> None:
     """To the whole group, as a terminal sends it: by then the run imports its modules, or the server of its workers does."""
     with answering():
         run = subprocess.Popen(
@@ -250,8 +250,8 @@ def test_ctrl_c_while_modules_are_imported_is_quiet(after: str, tmp_path: Path) 
             start_new_session=True,
             env=os.environ | {"BITVERDICT_STATE": str(tmp_path)},
         )
-    deadline, is_there = time.monotonic() + 300, serves if after == "the server of the workers" else imports_torch
-    while time.monotonic() < deadline and not is_there(run.pid):
+    while not below(run.pid, part, text):
+        assert run.poll() is None
         time.sleep(0.01)
     os.killpg(run.pid, signal.SIGINT)
     begun = time.monotonic()
