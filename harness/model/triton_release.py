@@ -135,20 +135,7 @@ def described_releases() -> str:
 
 
 __all__ = [
-    "BACKENDS",
-    "EXACT_SCALES_SINCE",
-    "OLDEST_RELEASE",
-    "PROVEN_RELEASES",
-    "REMEDY",
-    "SINGLE_ROUNDING_SINCE",
-    "TCGEN05_INT8_SINCE",
-    "TREE_SUMS_SINCE",
-    "InstalledTriton",
-    "converts_through_fp16",
-    "described_releases",
-    "has_exact_scales",
-    "has_tcgen05_int8",
-    "installed_triton",
-    "numbers_of",
-    "sums_by_tree",
-]
+    "BACKENDS", "EXACT_SCALES_SINCE", "OLDEST_RELEASE", "PROVEN_RELEASES", "REMEDY", "SINGLE_ROUNDING_SINCE", "TCGEN05_INT8_SINCE",
+    "TREE_SUMS_SINCE", "InstalledTriton", "converts_through_fp16", "described_releases", "has_exact_scales", "has_tcgen05_int8",
+    "installed_triton", "numbers_of", "sums_by_tree",
+]  # fmt: skip
