@@ -22,9 +22,10 @@ from bitverdict.harness.emulator.memory.unwritten_words import WRITTEN_MARK, All
 from bitverdict.harness.model.torch_internals import OpOverload, StorageWeakRef, name_of, schema_of
 
 NARROW_TYPES = (torch.float16, torch.bfloat16)
-_COPIES = frozenset(  # what moves words, or writes words that are given: the same on any device
+_COPIES = frozenset(  # what moves words, or writes those that are given or that their type has: the same on any device
     "clone copy _to_copy cat stack fill zero zeros_like ones_like full_like empty_like empty_strided new_empty new_empty_strided "
-    "new_zeros new_ones new_full resize set index index_select gather repeat flip roll masked_select lift_fresh_copy".split()
+    "new_zeros new_ones new_full resize set index index_select gather repeat flip roll masked_select lift_fresh_copy "
+    "masked_fill nan_to_num nextafter".split()
 )
 
 

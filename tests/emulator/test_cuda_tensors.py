@@ -109,6 +109,17 @@ def test_what_torch_takes_apart_shares_its_bytes_in_inference_mode(move: Any) ->
         assert not cache.any() and (cache + cache).dtype is torch.float16
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_limits_and_steps_are_of_the_type_where_torch_computes_in_fp32(dtype: torch.dtype) -> None:
+    with emulated("sm_90", options=LaunchOptions(watches=(WideOperators(),))):
+        x = torch.tensor([torch.inf, -torch.inf, 1.0], device="cuda", dtype=dtype)
+        found = torch.stack([x.nan_to_num(), torch.nextafter(x, torch.full_like(x, 9.0))]).tolist()
+        with pytest.raises(RuntimeError, match="without overflow"):
+            torch.ones(1, device="cuda", dtype=torch.float16).masked_fill(torch.ones(1, device="cuda", dtype=torch.bool), -1e9)
+    limits = torch.finfo(dtype)
+    assert found == [[limits.max, limits.min, 1.0], [limits.max, limits.min, 1 + limits.eps]]
+
+
 LAZY = {
     "negated": lambda x: torch._neg_view(x),
     "imaginary part of a conjugate": lambda x: torch.complex(x, -x).conj().imag,

@@ -336,16 +336,6 @@ def _of_the_launcher(filename: str) -> bool:
 
 
 __all__ = [
-    "BLIND",
-    "CONSTANT_FILL",
-    "KERNEL",
-    "LOWEST_COMPUTED",
-    "OPERAND",
-    "UNWRITTEN",
-    "ComputedInput",
-    "HostRead",
-    "Kind",
-    "Origin",
-    "Origins",
-    "Provenance",
-]
+    "BLIND", "CONSTANT_FILL", "KERNEL", "LOWEST_COMPUTED", "OPERAND", "UNWRITTEN", "ComputedInput", "HostRead", "Kind", "Origin",
+    "Origins", "Provenance",
+]  # fmt: skip
