@@ -42,7 +42,8 @@ class Release:
     there already. `keys_stages`: the key of a compilation has that of stages which a hook replaces. `proven`: the suite has passed.
 
     `negates_by_subtraction`: `-x` of a float is 0 - x, so -0 becomes +0, and a product that is negated is rounded first.
-    `has_integer_abs`: `tl.abs` of an integer is one instruction.
+    `has_integer_abs`: `tl.abs` of an integer is one instruction. `doubles_columns`: the tile program has coordinates of fp4 beside
+    fp8 in nibbles, as the tensor map counts; else in bytes, and what makes LLVM of it doubles them.
 
     `new_names`, `removed_names`: what kernels write, against the release before: names behind the last one of their owner's,
     arguments that a function takes, and those it does without. `compiler_faults`: what the compiler fails at. `hazards`: those that
@@ -64,6 +65,7 @@ class Release:
     hazards: tuple[KnownHazard, ...] = ()
     negates_by_subtraction: bool = False
     has_integer_abs: bool = False
+    doubles_columns: bool = False
     keys_stages: bool = True
     proven: bool = True
 
@@ -218,7 +220,7 @@ V3_7_1 = replace(
 )
 V3_7_0 = replace(V3_7_1, numbers=(3, 7, 0))
 V3_6_0 = replace(
-    V3_7_1, numbers=(3, 6, 0), keys_stages=False, new_names=(), removed_names=(),
+    V3_7_1, numbers=(3, 6, 0), keys_stages=False, doubles_columns=True, new_names=(), removed_names=(),
     tile_program_passes=V3_7_1.tile_program_passes | {"hip": V3_7_1.tile_program_passes["hip"][1:]},
     hazards=(
         V3_9.hazards[0], *V3_8.hazards[1:], _unfenced_copy("ttng.warp_group_dot"),

@@ -168,7 +168,7 @@ def mixed(stages: int = 1) -> torch.Tensor:
     a = torch.full((128, 256), 0x38, dtype=torch.uint8).view(torch.float8_e4m3fn)
     b = torch.full((128, 128), 0x22, dtype=torch.uint8)
     scales = [torch.full(scale_shape(128, 256, 32), 127, dtype=torch.uint8) for _ in range(2)]
-    return block_scaled_matmul(a, scales[0], b, scales[1], torch.float32, configs=Config(num_stages=stages))
+    return block_scaled_matmul(a, scales[0], b, scales[1], torch.float32, configs=Config(num_stages=stages, scale_load="5D"))
 
 
 def sizes_of_fp4(program: str) -> list[tuple[int, int]]:

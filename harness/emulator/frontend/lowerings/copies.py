@@ -8,6 +8,17 @@ from bitverdict.harness.emulator.execution.threads import WARP
 from bitverdict.harness.emulator.execution.tma import Tma
 from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.releases import installed_release
+
+
+def _column(t: Translator, op: Operation, column: int) -> int:
+    """Coordinate `column` in bytes: a tensor map of fp4 beside fp8 counts nibbles, and releases differ in who doubles the bytes."""
+    counts = installed_release().doubles_columns and "fp4Padded = true" in t.program.expand(op.operand_types[0])
+    return t.apply(_bytes_of_nibbles, column) if counts else column
+
+
+def _bytes_of_nibbles(column: int) -> int:
+    return column if column % 2 else column // 2  # an odd one is off a multiple of 16 bytes, as no whole byte is
 
 
 @lowers("ttg.async_copy_global_to_local")
@@ -48,7 +59,7 @@ def bulk_load(t: Translator, op: Operation) -> None:
     pixels = ("offsets*",) if "operandSegmentSizes" in op.attributes else ()  # else of a release without im2col
     names = "descriptor", "starts*", *pixels, "barrier", "target", "enabled"
     descriptor, starts, *offset_groups, barrier, target, is_enabled = t.operands(op, *names)
-    offsets = offset_groups[0] if offset_groups else ()
+    offsets, starts = offset_groups[0] if offset_groups else (), (*starts[:-1], _column(t, op, starts[-1]))
     if offsets:
         if t.ctas > 1:
             raise NotModelled(op, "im2col in a cluster")
@@ -65,19 +76,19 @@ def bulk_gather(t: Translator, op: Operation) -> None:
     descriptor, rows, column, barrier, target, enabled = t.operands(op, *names)
     held = t.split(t.type_of(op, "target", names))
     shared = "multicast" in op.attributes and held.copies > 1
-    t.machine(op, Tma.gather, descriptor, rows, column, barrier, target, enabled, len(held.starts), shared)
+    t.machine(op, Tma.gather, descriptor, rows, _column(t, op, column), barrier, target, enabled, len(held.starts), shared)
 
 
 @lowers("ttng.async_tma_copy_local_to_global")
 def bulk_store(t: Translator, op: Operation) -> None:
     descriptor, starts, source = t.operands(op, "descriptor", "starts*", "source")
-    t.machine(op, Tma.store, descriptor, starts, source)
+    t.machine(op, Tma.store, descriptor, (*starts[:-1], _column(t, op, starts[-1])), source)
 
 
 @lowers("ttng.async_tma_scatter")
 def bulk_scatter(t: Translator, op: Operation) -> None:
     descriptor, rows, column, source = t.operands(op, "descriptor", "rows", "column", "source")
-    t.machine(op, Tma.scatter, descriptor, rows, column, source)
+    t.machine(op, Tma.scatter, descriptor, rows, _column(t, op, column), source)
 
 
 @lowers("ttng.async_tma_store_wait")
