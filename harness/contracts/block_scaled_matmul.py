@@ -25,6 +25,7 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, Tile
 from bitverdict.harness.model.launcher_limits import nearest
 from bitverdict.harness.model.mathematics import Mathematics
+from bitverdict.harness.model.triton_release import stores_in_the_ring
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.kernels.features import Feature
@@ -377,31 +378,40 @@ def in_64_kib(case: Case) -> Case:
 def shared_bytes(problem: Any, config: Any, arch: str) -> int:
     """Bytes of shared memory that decide whether the launch fits: the ring of operands, one slot less than stages.
 
-    A machine that widens keeps the scales in the ring too, and B in bf16 beside it, where wgmma reads it. tcgen05 takes e2m1 beside
-    e4m3 from a byte each. mma.sync reads registers: where TMA brings and stores its tiles (sm_120) the ring holds a barrier a
-    slot, and scales where K has whole tiles of them; the tile of C takes its place at the end. 0 without TMA: no tile drawn here
-    fills an A100.
+    A machine that widens keeps the scales in the ring too, where each thread has four of them to copy from whole words, and B
+    in bf16 beside it, where wgmma reads it. Before Triton 3.9 a tile of C in fp32 is stored in B's place while the ring and its
+    barriers are held: now in theirs. tcgen05 takes e2m1 beside e4m3 from a byte each. mma.sync reads registers: where TMA
+    brings and stores its tiles (sm_120) the ring holds a barrier a slot, and scales where K has whole tiles of them; the tile
+    of C takes its place at the end. 0 without TMA: no tile drawn here fills an A100.
     """
     if is_amd(arch):  # `in_64_kib`
         return 0
     f = FORMATS[problem.format]
+    tile_bytes = config.block_m * config.block_n * ELEMENT_TYPES[problem.out].bits // 8
     families = architecture(arch).families
     if families == ("mma.sync",):
         if Feature.TMA not in architecture(arch).features:
             return 0
-        stored = config.block_m * config.block_n * ELEMENT_TYPES[problem.out].bits // 8
         tiles = config.block_k * (config.block_m // packing(f.a) + config.block_n // packing(f.b))
         whole = problem.k % (TILE_COLUMNS * f.block_size) == 0  # else scales pass through registers on their way
         slot = tiles + 8 + whole * (config.block_m + config.block_n) * config.block_k // f.block_size
-        return max(stored, 0 if problem.k == 1 else (config.num_stages - 1) * slot)
+        return max(tile_bytes, 0 if problem.k == 1 else (config.num_stages - 1) * slot)
     if problem.k == 1:  # one block of K, known to the compiler: no ring
         return 0
     b_packing = 1 if "tcgen05" in families and spread(problem.format) else packing(f.b)
     operands = config.block_k * (config.block_m // packing(f.a) + config.block_n // b_packing)
     if "tcgen05" in families:
         return (config.num_stages - 1) * operands
-    scales = (config.block_m + config.block_n) * config.block_k // f.block_size
-    return (config.num_stages - 1) * (operands + scales) + 2 * config.block_k * config.block_n
+    a_pad = 0 if problem.m == 1 and config.block_m == TILE_ROWS else problem.a_scale_pad  # the compiler knows the one row of tiles
+    scale_bytes = sum(
+        rows * config.block_k // f.block_size
+        for rows, pad in ((config.block_m, a_pad), (config.block_n, problem.b_scale_pad))
+        if rows * config.block_k // f.block_size >= 4 * 32 * config.num_warps and pad % 16 == 0
+    )
+    ring, widened = (config.num_stages - 1) * (operands + scale_bytes), 2 * config.block_k * config.block_n
+    if problem.out != "fp32" or stores_in_the_ring():
+        return max(ring + widened, tile_bytes)
+    return ring + 16 * (config.num_stages - 1) + max(widened, tile_bytes)
 
 
 def contract(module: ModuleType) -> BlockScaledMatmulContract:

@@ -21,6 +21,7 @@ EXACT_SCALES_SINCE = "3.9"
 TREE_SUMS_SINCE = "3.8"
 SINGLE_ROUNDING_SINCE = "3.9"
 TCGEN05_INT8_SINCE = "3.8"
+STORES_IN_RING_SINCE = "3.9"
 OLDEST_RELEASE = ".".join(PROVEN_RELEASES[0].split(".")[:2])
 DISTRIBUTION = "triton"
 BACKENDS = ("amd", "nvidia")
@@ -128,14 +129,13 @@ def has_tcgen05_int8(version: str = "") -> bool:
     return _numbers_here(version) >= numbers_of(TCGEN05_INT8_SINCE)
 
 
+def stores_in_the_ring(version: str = "") -> bool:
+    """Whether by `version`, or the Triton that is installed, a tile that TMA stores without a conversion takes the place of
+    tiles of the loop: before, it is stored while they are still held."""
+    return _numbers_here(version) >= numbers_of(STORES_IN_RING_SINCE)
+
+
 def described_releases() -> str:
     """What `bitverdict --version` says of Triton."""
     known = ", ".join(name if name.count(".") == 2 else f"{name}.x" for name in PROVEN_RELEASES)
     return f"proven releases of Triton: {known}; newer ones are tried"
-
-
-__all__ = [
-    "BACKENDS", "EXACT_SCALES_SINCE", "OLDEST_RELEASE", "PROVEN_RELEASES", "REMEDY", "SINGLE_ROUNDING_SINCE", "TCGEN05_INT8_SINCE",
-    "TREE_SUMS_SINCE", "InstalledTriton", "converts_through_fp16", "described_releases", "has_exact_scales", "has_tcgen05_int8",
-    "installed_triton", "numbers_of", "sums_by_tree",
-]  # fmt: skip

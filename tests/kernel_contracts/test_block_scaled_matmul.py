@@ -19,6 +19,7 @@ from bitverdict.harness.emulator import Device, LaunchOptions, emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.triton_release import stores_in_the_ring
 from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata
 from bitverdict.kernels.clauses import broken
@@ -189,6 +190,17 @@ def test_the_default_tile_fits_the_machine_it_is_for(name: str, machine) -> None
         machine(arch)
         assert block_scaled_matmul(*zeros(name)).shape == (128, 128)
         assert configurations(name, block_scaled_mma=arch == "sm_100")[0].num_stages in (3, 4)
+
+
+@pytest.mark.parametrize(("warps", "out"), [(4, "fp32"), (8, "fp32"), (4, "fp16")])
+def test_whether_a_wide_tile_fits_in_sm_90_is_known_beforehand(warps: int, out: str) -> None:
+    """Before Triton 3.9 a tile of fp32 is 32 bytes beyond the chip, and with 8 warps, whose threads have less than a word of the
+    scales to copy, 2 KiB under it."""
+    fields = CONTRACT.size_fields("mxfp8", 1, 1, 16) | {"format": "mxfp8", "out": out}
+    asked = CONTRACT.case(fields, {"block_n": 256, "num_warps": warps})
+    verdict = judge(asked, target("emulated:sm_90"), CONTRACT)
+    assert verdict.decision is Decision.PASS, verdict.message
+    assert ("Required: 232480" in verdict.message) == ((warps, out) == (4, "fp32") and not stores_in_the_ring())
 
 
 @pytest.mark.parametrize(
