@@ -684,8 +684,4 @@ def _import_module(name: str) -> ModuleType | None:
     return sys.modules[name]
 
 
-__all__ = [
-    "CUDA_VERSION", "LAUNCH", "Event", "Properties", "Stream", "answer_torch_cuda", "entered_device", "is_entered", "properties",
-    "reach",
-]  # fmt: skip
 # One file because every public function of torch.cuda has one row in the table at its end.

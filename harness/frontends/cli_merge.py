@@ -65,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         merge_journals.NoPool(journal), profile, max_cases=run_arguments.max_cases, past=merged_run.past, observers=watching
     )
     session.merged_run = merged_run
+    session.tally.accepts_known_faults = run_arguments.accept_compiler_faults
     session.run(sources)
     for part in bugs.reports(session.bugs.values(), directory=Path.cwd()):
         tables.print_wrapped(console, part)

@@ -104,8 +104,9 @@ def run(arguments: argparse.Namespace) -> int:
             expect_cases=pool.compile_ahead,
             shard=shard,
         )
-        session.run(case_sources)
         session_tally = session.tally
+        session_tally.accepts_known_faults = arguments.accept_compiler_faults
+        session.run(case_sources)
         if session_tally.is_cancelled:
             console.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
         page_data = page_of(session_tally, session.bugs.values(), pool) if arguments.html or arguments.pictures else None
@@ -140,6 +141,7 @@ def run_selftest(arguments: argparse.Namespace) -> int:
         raise UsageError(f"selftest {unknown[0]}: judges the kernels that bitverdict brings; yours are judged by: run {unknown[0]}")
     arguments.stems = arguments.stems or ([] if arguments.contract else kernels_with_a_contract())
     arguments.owes_no_draws = True  # required cases say whether it works here
+    arguments.accept_compiler_faults = True  # which its docs list by release, and no kernel of its can mend
     return run(arguments)
 
 

@@ -74,6 +74,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-claims", action="store_true", help="a sealed launcher may be asked what its claims and requires say"
     )
+    parser.add_argument(
+        "--accept-compiler-faults",
+        action="store_true",
+        help="status 0 in spite of cases that end in a fault which the installed Triton's compiler is known for (selftest: always)",
+    )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
     parser.add_argument(
         "--timeout",

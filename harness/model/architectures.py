@@ -315,6 +315,17 @@ def architecture(name: str) -> Architecture:
 
 
 __all__ = [
-    "ARCHITECTURES", "BY_DEFAULT", "CHIPS", "EMULATED_ARCHITECTURES", "FAMILIES", "Architecture", "Chip", "Feature",
-    "Multiprocessors", "architecture", "architectures", "emulated_with", "is_amd",
-]  # fmt: skip
+    "ARCHITECTURES",
+    "BY_DEFAULT",
+    "CHIPS",
+    "EMULATED_ARCHITECTURES",
+    "FAMILIES",
+    "Architecture",
+    "Chip",
+    "Feature",
+    "Multiprocessors",
+    "architecture",
+    "architectures",
+    "emulated_with",
+    "is_amd",
+]

@@ -157,18 +157,3 @@ def _undefined_reach(text: str, arch: str) -> bool:
         if UndefinedLanes(translator, function.blocks, program):
             return True
     return False
-
-
-__all__ = [
-    "BARRIERS",
-    "COMMITS",
-    "LAYOUT",
-    "MACHINE",
-    "SAME_FORM",
-    "SMALL_NUMBERS",
-    "UNUSED_BARRIER_MEMORY",
-    "UNUSED_OTHER",
-    "equal_edits",
-    "equal_programs",
-    "prove_all_equal",
-]

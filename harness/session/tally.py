@@ -3,7 +3,8 @@
 Everything here reads verdicts and decides nothing but the exit status: 0 all right, 1 fail, 3 an error or a case that is
 inconclusive, 5 nothing ran (2, usage, is the command line's). Command line and pytest take it from `Tally.status`. No number of
 decided cases outweighs one that is not. A case that tells nothing apart is the exception: it asks what others ask too, and is open
-only where no other case of its contract on its target compared words.
+only where no other case of its contract on its target compared words. So is, where the run accepts them, a case that ends in a
+fault of the compiler which stands in the record of its release (`Release.hazards`): the last line counts these.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.certificate import TELLS_NOTHING
-from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Verdict
+from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Outcome, Verdict
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.completeness import Completeness
 from bitverdict.harness.session.discrimination import Discrimination
@@ -74,6 +75,7 @@ class Tally:
     decided_counts: Counter = field(default_factory=Counter)  # of them, those that were decided
     open_required: Counter = field(default_factory=Counter)  # of them, those that were judged and are inconclusive
     quiet: Counter = field(default_factory=Counter)  # (contract, target) -> cases that are inconclusive for telling nothing apart
+    known_faults: Counter = field(default_factory=Counter)  # (contract, target) -> cases that end in a fault that is accepted
     with_words: Counter = field(default_factory=Counter)  # (contract, target) -> cases that failed, or passed by words
     classes: dict[str, Counter] = field(default_factory=dict)  # coverage: dimension -> class -> cases
     bucket_seconds: Counter = field(default_factory=Counter)
@@ -88,6 +90,7 @@ class Tally:
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     drawn: int = 0  # cases that a pytest node or a run drew
     draw_shortfall: str = ""  # why they are fewer than its profile asks for
+    accepts_known_faults: bool = False  # of the compiler, which the record of its release has
     is_cancelled: bool = False
     missing_shards: str = ""  # which shards, of a run that is merged of them
     stop_reason: str = ""  # by what, where the machine did not let the run go on
@@ -133,12 +136,14 @@ class Tally:
         self.advice.update(verdict.advice)
         quiet = verdict.decision is Decision.INCONCLUSIVE and TELLS_NOTHING in verdict.details
         self.quiet[contract, target] += quiet
+        is_known = self.accepts_known_faults and verdict.outcome is Outcome.COMPILER_FAULT and "known" in verdict.details
+        self.known_faults[contract, target] += is_known
         self.with_words[contract, target] += verdict.failed or (verdict.decision is Decision.PASS and verdict.words > 0)
         left = self.required.get((contract, target), set())
         if case.key in left:
             left.discard(case.key)
             self.decided_counts[contract, target] += verdict.decision in DEFINITE_DECISIONS
-            self.open_required[contract, target] += verdict.decision is Decision.INCONCLUSIVE and not quiet
+            self.open_required[contract, target] += verdict.decision is Decision.INCONCLUSIVE and not (quiet or is_known)
         if verdict.decision is Decision.INCONCLUSIVE:
             self.inconclusive[reason := verdict.message.partition("\n")[0]] += 1
             self.inconclusive_examples.setdefault(reason, f"{contract} on {target}: {describe(case)}")
@@ -184,10 +189,11 @@ class Tally:
             reasons.append(f"{unseen} cases of the required cases were not judged")
         for (contract, target), decisions in self.by_place().items():
             inconclusive, ran = decisions[Decision.INCONCLUSIVE], sum(decisions[decision] for decision in RAN)
-            quiet = self.quiet[contract, target]
-            if quiet and not self.with_words[contract, target]:
-                reasons.append(f"none of {quiet} cases of {contract} on {target} tells anything apart")
-            inconclusive -= quiet  # what such a case is asked for, the others are too
+            quiet, known = self.quiet[contract, target], self.known_faults[contract, target]
+            for count, said in ((quiet, "tells anything apart"), (known, "comes through the compiler without a fault")):
+                if count and not self.with_words[contract, target]:
+                    reasons.append(f"none of {count} cases of {contract} on {target} {said}")
+            inconclusive -= quiet + known  # what such a case is asked for, the others are too
             required = self.open_required[contract, target]
             if inconclusive:
                 of_them = f", {required} of them of the required cases" if required else ""
@@ -207,8 +213,10 @@ class Tally:
         numbers = {decision: self.total(decision) for decision in Decision} | {Decision.CANCELLED: self.cancelled_cases.total()}
         counts = ", ".join(f"{number} {decision}" for decision, number in numbers.items() if number)
         text = f"{self.ran} case{'s' * (self.ran != 1)} judged, {words:,} output words compared: {counts or 'nothing ran'}"
+        known = self.known_faults.total()
+        accepted = f"{known} OF THEM NOT JUDGED, by faults that this release of Triton's compiler is known for: docs/releases.md"
         left_out = self.completeness.sentence()
-        return "; ".join([text, *([left_out] if left_out else []), *self.open()])
+        return "; ".join([text, *([accepted] if known else []), *([left_out] if left_out else []), *self.open()])
 
     def to_json(self) -> dict:
         rows = [

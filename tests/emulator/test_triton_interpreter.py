@@ -31,7 +31,7 @@ def interpreted(dtype: str) -> torch.Tensor:
         env=os.environ | {"TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=120,
         check=True,
     )
     return torch.tensor(json.loads(told.stdout.splitlines()[-1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -47,6 +48,27 @@ def test_cases_that_tell_nothing_apart_are_open_only_where_no_other_does() -> No
         beside.count(case(number), "add", "host", {}, quiet)
     assert alone.status() == 3 and "none of 2 cases of add on host tells anything apart" in alone.sentence()
     assert beside.status() == 0 and "2 inconclusive" in beside.sentence()
+
+
+def test_known_faults_of_the_compiler_are_open_unless_accepted() -> None:
+    known = Verdict(decision=U, outcome=Outcome.COMPILER_FAULT, message="race made by the compiler", details={"known": True})
+    unknown, other = replace(known, details={}), replace(known, outcome=Outcome.NOT_MODELLED)
+    loud = "2 OF THEM NOT JUDGED, by faults that this release of Triton's compiler is known for"
+    tallies = {name: counted(*given) for name, given in {"refused": [R], "alone": [], "beside": [R], "failing": [R, C]}.items()}
+    for name, tally in tallies.items():
+        tally.accepts_known_faults = name != "refused"
+        tally.require("add", "host", [case(501)])
+        for number in (501, 502):
+            tally.count(case(number), "add", "host", {}, known)
+    assert {name: tally.status() for name, tally in tallies.items()} == {"refused": 3, "alone": 3, "beside": 0, "failing": 1}
+    assert {name for name, tally in tallies.items() if loud in tally.sentence()} == {"alone", "beside", "failing"}
+    assert "none of 2 cases of add on host comes through the compiler without a fault" in tallies["alone"].sentence()
+    assert "2 of 3 cases of add on host are inconclusive, 1 of them of the required" in tallies["refused"].sentence()
+    for verdict in (unknown, other):
+        tally = counted(R)
+        tally.accepts_known_faults = True
+        tally.count(case(501), "add", "host", {}, verdict)
+        assert tally.status() == 3 and "NOT JUDGED" not in tally.sentence()
 
 
 def test_a_run_says_what_its_cases_told_apart_and_what_none_did() -> None:

@@ -28,4 +28,4 @@ def blame(fault: EmulatedFault, language: str) -> None:
     fault.details |= {
         "made by": f"the compiler of Triton {triton.__version__}: the kernel has no operation on this memory",
         "workaround": known.workaround if known else UNKNOWN,
-    }
+    } | ({"known": True} if known else {})

@@ -164,17 +164,3 @@ def reduce_copies(
             m.notes.add(Note(Advice.LANES_DIFFER, op.location))
         pairs = [settle_copies(part, target) for part in found]
         return *(value for value, _ in pairs), *(words for _, words in pairs)
-
-
-__all__ = [
-    "Place",
-    "Words",
-    "convert_copies",
-    "everywhere",
-    "held_elements",
-    "move_copies",
-    "reduce_copies",
-    "require_agreement",
-    "same_words",
-    "spread",
-]
