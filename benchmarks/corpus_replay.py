@@ -5,11 +5,15 @@ with the packages installed; what is not there is left out by name. Beside the e
 FlagGems on `LARGE` elements, for words, and the probes (`benchmarks/replay_probes.py`), for what is known to be hard: sums and
 scans of products, carried sums, rows of flash decoding.
 
+`--ptx` executes the PTX of each launch too (`harness/ptx_machine/`), on the bytes from before it: where neither differs from the
+tile program, the real GPU gave the words of the executed PTX.
+
 `--whole S` ends the run in time; a run with the same results file goes on where that ended.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -27,6 +31,7 @@ from benchmarks.corpus import entries
 from benchmarks.corpus_entry import Entry, Given, Package
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.frontends.cli_replay_launches import arch_of, progress
+from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
 from bitverdict.harness.report.launch_replay.campaign import FIRST_CONFIGURATION, Run, Task, carry_out, read
 from bitverdict.harness.report.launch_replay.page import page
 from bitverdict.harness.report.launch_replay.summary import lines, sum_rows
@@ -64,6 +69,29 @@ def operation(name: str, dtype: torch.dtype, operands: int) -> None:
     given = Given(f"{name} {dtype}")
     some = [given.uniform(0.01, 4.0, 4099, dtype=dtype) for _ in range(operands)]
     getattr(flag_gems, name)(*(each.repeat(LARGE // 4099 + 1)[:LARGE] for each in some))
+
+
+def with_ptx(call: Callable[[], Any], twin: PtxTwin) -> str:
+    """Run a task; what it says is what its PTX came to, as `ptx_lines` reads it."""
+    call()
+    return json.dumps(
+        {
+            "words": sum(each.words for each in twin.results),
+            "launches": sum(not each.not_run for each in twin.results),
+            "differ": [f"{each.kernel}: {each.difference}"[:150] for each in twin.results if each.difference][:1],
+            "not run": [f"{each.kernel}: {each.not_run}"[:80] for each in twin.results if each.not_run][:1],
+        }
+    )
+
+
+def ptx_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """What the PTX of all tasks came to."""
+    said = {row["task"]: json.loads(row["said"]) for row in rows if row["event"] == "task" and row["said"].startswith("{")}
+    words, launches = (sum(each[name] for each in said.values()) for name in ("words", "launches"))
+    differ = [f"{task}: {text}" for task, each in said.items() for text in each["differ"]]
+    yield f"executed as PTX: {launches:,} launches of {len(said):,} tasks, {words:,} words stored; {len(differ)} tasks differ"
+    yield from differ
+    yield from sorted({f"not executed as PTX: {text}" for each in said.values() for text in each["not run"]})
 
 
 def here(folder: Path, run: Run) -> dict[str, bool]:
@@ -107,7 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
         __doc__, "folder/", argv=arguments, on=Option("cuda:0", "cuda:N, or emulated:sm_NN to try it out"), arch="", jobs=0,
         configurations=(FIRST_CONFIGURATION, "1", "3"), seconds=Option(120.0, "the limit of a task"),
         whole=Option(0.0, "the limit of the run"),
-        what=Option((OPERATIONS, PROBES, CORPUS), choices=(OPERATIONS, PROBES, CORPUS)), only="", results=Path,
+        what=Option((OPERATIONS, PROBES, CORPUS), choices=(OPERATIONS, PROBES, CORPUS)), only="", ptx=False, results=Path,
         page=Path, of=Option("", "the commit, the machine and the date, for the page"),
     )  # fmt: skip
     if given.page:
@@ -117,10 +145,13 @@ def main(arguments: list[str] | None = None) -> int:
     sys.modules.setdefault("transformers", None)  # type: ignore[arg-type]  # docs/coverage.md is measured without it
     folder = given.folder.resolve()
     arch = given.arch or arch_of(given.on)
-    options = LaunchOptions(takes_cpu_tensors=False, whole_storages=True)
+    twin = PtxTwin()
+    options = LaunchOptions(takes_cpu_tensors=False, whole_storages=True, probes=(twin,) if given.ptx else ())
     run = Run(arch, given.on, given.jobs, given.seconds, given.whole, given.configurations, given.results, options, progress)
-    told = sum_rows(carry_out(tasks(folder, given.what, given.only, run), run))
-    print("\n".join(lines(told)))
+    listed = tasks(folder, given.what, given.only, run)
+    rows = carry_out((Task(each.name, partial(with_ptx, each.run, twin)) for each in listed) if given.ptx else listed, run)
+    told = sum_rows(rows)
+    print("\n".join([*lines(told), *(ptx_lines(rows) if given.ptx else ())]))
     return 0 if told.is_equal else 1
 
 

@@ -55,9 +55,7 @@ EXAMINED = (
     "attorch's Conv2d: a `forward` of its own that is called with one argument more than it takes; no launch was made.",
     "attorch's Hardswish at -3 and 3: torch's gradient there is 0 and 1 since PyTorch's pull request 148049, on CPU and GPU; "
     "before, it was -0.5 and 1.5, which attorch has (its issue 16): the suite's fault, with this torch.",
-    "Liger: rope's tests hand transformers an argument that its 5.24 lacks. flex attention, which launches nothing without "
-    "torch.compile, asks for torch's own higher-order operator, which has no rule for tensors of an emulated GPU: 3 tests that "
-    "fail and 3 that are refused are ours; its masks are made, under torch's vmap.",
+    "Liger: rope's tests hand transformers an argument that its 5.24 lacks. flex attention launches nothing without torch.compile.",
     "Liger's LlamaMLP in bf16: a measure of the whole tensor is 1.32e-5; not read further.",
     "FlagGems runs on Triton 3.6.0, nearest to its commit of those that are tried: on 3.8 a block pointer has no `element_ty`, "
     "and on 3.9 there is none. Its `LibEntry` adds what heuristics and tuning give a kernel on Triton 3.3 to 3.5 alone: from "
@@ -65,12 +63,8 @@ EXAMINED = (
     "into `'>' not supported`). Theirs.",
     "FlagGems' addmv: the test's reference adds a bias in float32 to products in float64, which `TORCH_META_FUNC(addmv)` "
     "refuses on any device: the test's fault.",
-    "FlagGems' mm hands `get_device_capability` a tuple, which torch takes for the current device, and bitverdict refused: "
-    "ours, mended.",
     "FlagGems: its processes of a pool and of a local function are started anew, and have no emulated GPU; `ast` ends in a "
     "SystemError of Python 3.11.",
-    "FlagGems: a test that was ended left a lock of `multiprocessing` behind, for which all later ones waited; such locks are "
-    "released.",
     "attorch's attention says that it is deprecated. Its linear layer in fp32 with softsign and mish differs by more than the "
     "test allows, by 0.007 and 1.66 relative: not read.",
     "fla is of 2025-12-30: later commits name a parameter in `triton.autotune` that its kernel lacks, which Triton 3.9 refuses.",

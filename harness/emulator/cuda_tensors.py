@@ -616,16 +616,40 @@ class Placement(torch_internals.TorchFunctionMode):
         if special is not None:
             return special(self, func, args, kwargs)
         takes_ours = _holds(args) or (bool(kwargs) and _holds(tuple(kwargs.values())))
-        if func in _LIKE or func in _constructors():
+        if func in _LIKE or func in torch_internals.factories():
             return _construct(func, args, kwargs, takes_ours)
+        if takes_ours and (composition := torch_internals.composition_of(func)) is not None:
+            return torch_internals.call_under(self, _run_higher_order, func, composition, *args, **kwargs)
         if takes_ours and getattr(func, "__name__", "") in _AUTOCAST_TO_FP32 and torch.is_autocast_enabled("cuda"):
             args, kwargs = _in_fp32(args), {name: _in_fp32(value) for name, value in kwargs.items()}
-        made = for_the_launcher(func, *args, **kwargs)
-        if not takes_ours or not (isinstance(made, torch.Tensor | list | tuple) or func in _COMPARISONS):
-            return made
+        result = for_the_launcher(func, *args, **kwargs)
+        transformed = torch_internals.are_transforms_active() and _holds(map(innermost, tensors_in([args, kwargs])))
+        if not (takes_ours or transformed) or not (isinstance(result, torch.Tensor | list | tuple) or func in _COMPARISONS):
+            return result
         if func not in _CROSS_DEVICE_FUNCTIONS and _has_cpu_tensor((*args, *kwargs.values())):
             raise_for_the_launcher(RuntimeError(MIXED_DEVICES_MESSAGE))
-        return made if args and made is args[0] else outside(made)
+        return result if transformed or (args and result is args[0]) else outside(result)
+
+
+def _run_higher_order(operator: object, composition: Callable[..., object], *args: Any, **kwargs: object) -> object:
+    """What an operator that takes functions gives where nothing is compiled, as torch composes it of others. `flex_attention` has a
+    gradient of its own; where `score_mod` uses a tensor that has one too, that of the composition."""
+    gradient = torch_internals.flex_attention_gradient(operator)
+    if gradient is None:
+        return composition(*args, **kwargs)
+    *inputs, score_mod, block_mask, scale, options = args[:7]
+    if torch.is_autocast_enabled("cuda"):
+        inputs = [each.to(torch.get_autocast_dtype("cuda")) for each in inputs]
+    example = inputs[0].detach().new_zeros(()), *(inputs[0].new_zeros((), dtype=torch.int) for _ in range(4))
+    differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
+    if not differentiable or score_mod(*example).requires_grad:
+        return composition(*inputs, score_mod, *args[4:], **kwargs)
+
+    def score_gradient(score: torch.Tensor, *places: torch.Tensor) -> list:
+        pull = torch.func.vjp(lambda score: score_mod(score, *places[:4]), score)[1]
+        return [*pull(places[4]), None, None, None, None]
+
+    return gradient.apply(*inputs, score_mod, score_gradient, block_mask, scale, options, ())
 
 
 _AUTOCAST_TO_FP32 = frozenset(  # torch's documentation, "CUDA Ops that can autocast to float32"
@@ -716,14 +740,9 @@ def _holds(values: Any) -> bool:
     return False
 
 
-def _has_cpu_tensor(values: Any) -> bool:
+def _has_cpu_tensor(values: object) -> bool:
     """Whether one of `values` is a tensor of the CPU with an axis: torch takes those without beside any."""
-    return any(
-        (type(innermost(value)) is not CudaTensor and value.dim() > 0)
-        if isinstance(value, torch.Tensor)
-        else isinstance(value, list | tuple) and _has_cpu_tensor(value)
-        for value in values
-    )
+    return any(type(inner) is not CudaTensor and inner.dim() > 0 for inner in map(innermost, tensors_in(values)))
 
 
 def _become(tensor: torch.Tensor, value: torch.Tensor) -> None:
@@ -760,21 +779,8 @@ _SPECIAL: dict[Any, Callable[[Placement, Any, tuple, dict], Any]] = {
     torch.Tensor.pin_memory: _pin_memory,
     torch.Tensor.is_pinned: lambda mode, func, args, kwargs: is_pinned(args[0]),
 }
-_LIKE = {
-    torch.empty_like,
-    torch.zeros_like,
-    torch.ones_like,
-    torch.full_like,
-    torch.rand_like,
-    torch.randn_like,
-    torch.randint_like,
-    torch.Tensor.new_empty,
-    torch.Tensor.new_empty_strided,
-    torch.Tensor.new_zeros,
-    torch.Tensor.new_ones,
-    torch.Tensor.new_full,
-    torch.Tensor.new_tensor,
-}
+_LIKE = {getattr(torch, f"{name}_like") for name in "empty zeros ones full rand randn randint".split()}
+_LIKE |= {getattr(torch.Tensor, f"new_{name}") for name in "empty empty_strided zeros ones full tensor".split()}
 _COMPARISONS = {torch.equal, torch.Tensor.equal, torch.allclose, torch.Tensor.allclose}
 _CROSS_DEVICE_FUNCTIONS = {  # what torch does between two devices
     torch.Tensor.copy_,
@@ -791,23 +797,8 @@ def _names_device(args: tuple, kwargs: dict) -> bool:
     return bool(args) and isinstance(args[0], str | int | torch.device | torch.Tensor)
 
 
-def _constructors() -> set:
-    """Torch's functions that allocate where their `device` says."""
-    return torch_internals.factories()
-
-
 __all__ = [
-    "CPU",
-    "CUDA",
-    "FOREIGN_MEMORIES",
-    "CudaTensor",
-    "ForeignMemory",
-    "Placement",
-    "inside",
-    "is_pinned",
-    "move_tensor",
-    "on_gpu",
-    "outside",
-    "unanswered_call_fault",
-]
+    "CPU", "CUDA", "FOREIGN_MEMORIES", "CudaTensor", "ForeignMemory", "Placement", "inside", "is_pinned", "move_tensor", "on_gpu",
+    "outside", "unanswered_call_fault",
+]  # fmt: skip
 # One file because torch dispatches each operator to the one class, whose methods share how storage is wrapped.

@@ -315,17 +315,6 @@ def architecture(name: str) -> Architecture:
 
 
 __all__ = [
-    "ARCHITECTURES",
-    "BY_DEFAULT",
-    "CHIPS",
-    "EMULATED_ARCHITECTURES",
-    "FAMILIES",
-    "Architecture",
-    "Chip",
-    "Feature",
-    "Multiprocessors",
-    "architecture",
-    "architectures",
-    "emulated_with",
-    "is_amd",
-]
+    "ARCHITECTURES", "BY_DEFAULT", "CHIPS", "EMULATED_ARCHITECTURES", "FAMILIES", "Architecture", "Chip", "Feature",
+    "Multiprocessors", "architecture", "architectures", "emulated_with", "is_amd",
+]  # fmt: skip

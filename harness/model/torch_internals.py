@@ -3,6 +3,7 @@ place. `tests/model/test_torch_internals.py` refuses it anywhere else in the pro
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch._library import triton as _wrapped_kernels
 from torch._library.custom_ops import OPDEFS
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.function import BackwardCFunction
 from torch.library import Library
@@ -61,6 +62,7 @@ def is_without_bytes() -> bool:
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
 
 
+are_transforms_active = torch._C._are_functorch_transforms_active
 is_transformed = torch._C._functorch.is_functorch_wrapped_tensor  # by `torch.vmap` and its like: a tensor without a storage
 
 
@@ -96,6 +98,21 @@ def call_composite(operator: OpOverload, *args: object, **kwargs: object) -> Any
     return operator._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
+def composition_of(operator: object) -> Callable[..., Any] | None:
+    """What torch computes of `operator`, which takes functions, where nothing is compiled; None of one that does not."""
+    kernels = operator.py_kernels if isinstance(operator, HigherOrderOperator) else {}
+    return kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+
+
+def flex_attention_gradient(operator: object) -> Any:
+    """The function of autograd that torch makes of `flex_attention`; None of any other operator."""
+    return (
+        getattr(sys.modules[type(operator).__module__], "FlexAttentionAutogradOp", None)
+        if str(operator) == "flex_attention"
+        else None
+    )
+
+
 def custom_function_of(operator: OpOverload) -> Callable[..., Any] | None:
     """What an operator defined by `torch.library.custom_op` does on a GPU; None of any other."""
     functions = getattr(OPDEFS.get(operator._schema.name), "_backend_fns", {})  # by device; None for each
@@ -105,7 +122,7 @@ def custom_function_of(operator: OpOverload) -> Callable[..., Any] | None:
 __all__ = [
     "BACKWARD_ENGINE", "CUDA_START", "RUNTIME_CALLS", "STRIDED_ALLOCATION", "BackwardCFunction", "DispatchOff", "FakeTensorMode",
     "FunctionModesOff", "GeneratorBase", "Library", "OpOverload", "OpOverloadPacket", "StorageWeakRef", "TorchDispatchMode",
-    "TorchFunctionMode", "call_composite", "call_under", "core_aten_decompositions", "custom_function_of", "default_device",
-    "exchange", "factories", "identity_of", "innermost", "is_composite", "is_transformed", "is_without_bytes", "mark", "name_of",
-    "negative_view", "no_torch_function", "schema_of", "wrapper_of",
+    "TorchFunctionMode", "are_transforms_active", "call_composite", "call_under", "composition_of", "core_aten_decompositions",
+    "custom_function_of", "default_device", "exchange", "factories", "identity_of", "innermost", "is_composite", "is_transformed",
+    "is_without_bytes", "mark", "name_of", "negative_view", "no_torch_function", "schema_of", "wrapper_of",
 ]  # fmt: skip

@@ -51,7 +51,7 @@ def clone(tmp_path: Path) -> Path:
     if shutil.which("git") is None or not (CHECKOUT / ".git").exists():
         pytest.skip("no git checkout to clone")
     place = tmp_path / "clone"
-    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(CHECKOUT), str(place)], check=True, timeout=60)
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(CHECKOUT), str(place)], check=True, timeout=600)
     return place
 
 
@@ -103,7 +103,7 @@ def lint(page: str, place: Path, *, of_checkout: bool) -> str:
     rules = ["--config", str(CHECKOUT / "pyproject.toml"), "--no-cache", "."]
     packages = ["--config", f"src={[str(place), str(CHECKOUT)] if of_checkout else []}"]
     commands = ([find_ruff_bin(), "check", *packages, *rules], [find_ruff_bin(), "format", "--check", *rules])
-    runs = [subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60) for command in commands]
+    runs = [subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=600) for command in commands]
     return "".join(run.stdout + run.stderr for run in runs if run.returncode)
 
 

@@ -71,7 +71,7 @@ def test_a_strict_build_fails_for_a_link_that_leads_nowhere(link: str, status: i
     (tmp_path / "mkdocs.yml").write_text("site_name: tried\ndocs_dir: pages\nsite_dir: html\nnav: [index.md, b.md]\n")
     assert ".ci/docs" in (CHECKOUT / ".ci" / "run").read_text() and "build --strict" in (CHECKOUT / ".ci" / "docs").read_text()
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == status, done.stdout + done.stderr
 
 

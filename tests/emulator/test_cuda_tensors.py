@@ -13,6 +13,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.cuda_tensors import CudaTensor, storages_since
@@ -472,3 +473,41 @@ def test_tensors_under_vmap_are_of_the_gpu() -> None:
         x, y = torch.arange(12.0, device="cuda").view(3, 4), torch.ones(4, device="cuda")
         batched = torch.vmap(lambda row: torch.where(row > torch.full_like(row, 5.0), row + y, torch.zeros(4, device="cuda")))(x)
     assert batched.is_cuda and torch.equal(batched.cpu(), torch.where(x.cpu() > 5, x.cpu() + 1, 0))
+
+
+@pytest.mark.parametrize("other", [torch.ones(4), torch.ones(3, 4)])
+def test_a_cpu_tensor_beside_one_of_the_gpu_is_refused_under_transforms(other: torch.Tensor) -> None:
+    with emulated("sm_90"), pytest.raises(RuntimeError, match="all tensors to be on the same device"):
+        x = torch.ones(3, 4, device="cuda")
+        torch.vmap(torch.add)(x, other) if other.dim() > 1 else torch.func.grad(lambda row: (row * other).sum())(x[0])
+
+
+@pytest.mark.parametrize("scores", ["as they are", "modified", "with a gradient"])
+def test_flex_attention_and_its_gradients_are_those_of_the_formula(scores: str) -> None:
+    """Uncompiled, as torch composes it; a tensor that only `score_mod` uses gets its gradient too."""
+
+    def words(device: str) -> list[torch.Tensor]:
+        made = torch.randn(4, 1, 2, 24, 16, generator=torch.Generator().manual_seed(0)).to(device, torch.float64)
+        (q, k, v), slopes = (each.requires_grad_() for each in made[:3]), made[3, 0, :, 0, 0].requires_grad_()
+        shapes, own = (1, 2, 24, 24), scores == "with a gradient"
+
+        def score_mod(score: torch.Tensor, b: torch.Tensor, h: torch.Tensor, m: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+            return score if scores == "as they are" else 3 * score * score + (slopes[h] if own else 0.25) * (m - n)
+
+        def causal(b: torch.Tensor, h: torch.Tensor, m: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+            return m >= n
+
+        if device == "cuda":
+            result = flex_attention(q, k, v, score_mod, create_block_mask(causal, *shapes, device=device))
+        else:
+            places = torch.meshgrid(*map(torch.arange, shapes), indexing="ij")
+            result = score_mod(q @ k.mT / 4, *places).masked_fill(~causal(*places), -torch.inf).softmax(-1) @ v
+        result.backward(made[3])
+        with torch.autocast("cuda", torch.bfloat16):
+            assert device == "cpu" or flex_attention(q, k, v).dtype == torch.bfloat16
+        return [result, *(each.grad for each in (q, k, v, slopes) if each.grad is not None)]
+
+    with emulated("sm_90"):
+        found = [each.cpu() for each in words("cuda")]
+    assert len(found) == 4 + (scores == "with a gradient")
+    torch.testing.assert_close(found, words("cpu"))

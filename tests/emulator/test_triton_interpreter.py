@@ -31,7 +31,7 @@ def interpreted(dtype: str) -> torch.Tensor:
         env=os.environ | {"TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     return torch.tensor(json.loads(told.stdout.splitlines()[-1]))

@@ -85,14 +85,14 @@ def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_worker(tmp_path: Pa
     command = [sys.executable, "-m", "bitverdict", "run", "--contract", f"{ADD}:HANGS", *SM_90, "--jobs", "2"]
     with answering():
         run = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while (
         not any(two_ended_and_two_out(path.read_text()) for path in state.glob("journal/*.jsonl")) and time.monotonic() < deadline
     ):
         time.sleep(0.05)
     run.send_signal(signal.SIGINT)
     try:
-        out, error = run.communicate(timeout=30)
+        out, error = run.communicate(timeout=600)
     finally:
         run.kill()
     assert run.returncode == 3 and "2 pass; cancelled" in out and "Traceback" not in error, (out, error)

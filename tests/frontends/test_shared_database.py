@@ -32,7 +32,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     socket = tmp_path / "redis"
     words = [program, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while not socket.exists() and time.monotonic() < end:
             time.sleep(0.01)
         yield f"unix://{socket}"

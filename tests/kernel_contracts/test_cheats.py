@@ -193,7 +193,7 @@ ONE_CASE = [
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
-    with WorkerPool(timeout=60, journal=Journal(tmp_path_factory.mktemp("journal") / "run.jsonl")) as pool:
+    with WorkerPool(timeout=600, journal=Journal(tmp_path_factory.mktemp("journal") / "run.jsonl")) as pool:
         yield pool
 
 

@@ -192,7 +192,7 @@ def test_a_descriptor_that_the_driver_refuses_is_a_refusal() -> None:
 
 def test_the_bait_fails_in_a_worker_by_the_line_of_its_store() -> None:
     [_, bait] = sanitizer_bait.CONTRACT.required(HOPPER)
-    found = examine(bait, HOPPER, "iisan", timeout=120)
+    found = examine(bait, HOPPER, "iisan", timeout=600)
     assert found.outcome is Outcome.ILLEGAL_ADDRESS and found.location.startswith("tests/faults/sanitizer_bait.py:")
 
 
@@ -207,7 +207,7 @@ def test_cases_of_one_worker_are_told_apart(tmp_path: Path) -> None:
         "sanitizer_bait.CONTRACT.case_from_json(r)\n"
     )
     dead = replace(innocent, contract=f"{deadly}:CONTRACT")
-    found = runs.examine_together([innocent, bait, dead, innocent], HOPPER, "bare", timeout=120)
+    found = runs.examine_together([innocent, bait, dead, innocent], HOPPER, "bare", timeout=600)
     assert [v.outcome for v in found] == [Outcome.PASS, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCHER_ERROR, Outcome.PASS]
     assert found[2].details["status"] == 7
 
@@ -259,7 +259,7 @@ def test_what_a_tool_finds_among_several_is_looked_for_in_each_alone(
 ) -> None:
     """The worker is a program under the tool, on a target that is not emulated: the tool's end is in what it printed."""
     started = tool(printed)
-    found = runs.examine_together([fragile_case(n=n) for n in range(cases)], FRAGILE, "memcheck", timeout=60)
+    found = runs.examine_together([fragile_case(n=n) for n in range(cases)], FRAGILE, "memcheck", timeout=600)
     assert started() == ["memcheck"] * workers
     assert {str(v.outcome) for v in found} == {{CLEAN: "pass", STORE: "illegal address", "": "not run"}[printed]}
 
@@ -276,7 +276,7 @@ def test_a_fault_under_a_tool_is_told_and_the_others_are_judged(
     tool: Callable[[str], Callable[[], list[str]]], does: str, outcome: str
 ) -> None:
     tool(CLEAN)
-    found = runs.examine_together([fragile_case(n=1), fragile_case(does)], FRAGILE, "memcheck", timeout=60)
+    found = runs.examine_together([fragile_case(n=1), fragile_case(does)], FRAGILE, "memcheck", timeout=600)
     assert [str(v.outcome) for v in found] == ["pass", outcome]
 
 
@@ -293,7 +293,7 @@ def test_a_hang_under_a_tool_is_told_with_its_line_and_leaves_no_process(
     )
     found = examine(replace(fragile_case(), contract=f"{slow}:CONTRACT"), FRAGILE, "memcheck", timeout=4)
     assert (found.outcome, found.location) == (Outcome.TIMEOUT, "slow.py:8")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while runs_still(int((tmp_path / "pid").read_text())):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -305,7 +305,7 @@ from bitverdict.harness.lab.sanitizers.runs import examine
 from dataclasses import replace
 from tests.support.fragile_gpu import FRAGILE, case
 
-examine(replace(case(), contract=sys.argv[1]), FRAGILE, "memcheck", timeout=60)
+examine(replace(case(), contract=sys.argv[1]), FRAGILE, "memcheck", timeout=600)
 """
 
 
@@ -319,7 +319,7 @@ def test_a_run_that_is_killed_leaves_no_tool_and_no_program(tool: Callable[[str]
         "CONTRACT = Slow()\n"
     )
     run = subprocess.Popen([sys.executable, "-c", KILLED, f"{slow}:CONTRACT"], cwd=ROOT)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith(" "):
         assert time.monotonic() < deadline and run.poll() is None
         time.sleep(0.05)

@@ -141,7 +141,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Tiny],
 
     yield started
     starter.stdin.close()
-    starter.wait(30)
+    starter.wait(300)
 
 
 @pytest.mark.share(5)

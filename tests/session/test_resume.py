@@ -153,7 +153,7 @@ def test_ctrl_c_and_resume_come_to_the_undisturbed_results(
         ):
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
-        status, told = process.wait(30), [*records(journal_of(tmp_path))]
+        status, told = process.wait(300), [*records(journal_of(tmp_path))]
         if told[-1]["event"] != "finished":
             break
     ends = [record for record in told if record["event"] == "end"]

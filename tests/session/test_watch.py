@@ -157,7 +157,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """What a round tells of a file, until nothing more comes of it or `enough` of its verdicts did."""
     monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     file = tmp_path / "mine.py"
-    watched = WatchTarget("", f"{file}:CONTRACT", (target("emulated:sm_90"),), jobs=1, timeout=60.0)
+    watched = WatchTarget("", f"{file}:CONTRACT", (target("emulated:sm_90"),), jobs=1, timeout=600.0)
 
     def judge(text: str, *, first: tuple[dict, ...] = (), enough: int = 1000) -> list[Any]:
         file.write_text("# nothing yet\n")
@@ -165,7 +165,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
         file.write_text(text)
         round.go(list(first))
         told: list[Any] = []
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while time.monotonic() < until and not any(each["event"] in ("drawn", "refused", "ended") for each in told):
             told += round.events(0.1)
             if sum(each["event"] == "verdict" for each in told) >= enough:

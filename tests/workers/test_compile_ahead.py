@@ -196,7 +196,7 @@ def compile_all(
 
     ahead = CompileAhead(1, tmp_path, make)
     ahead.expect(work)
-    assert ahead.wait(10)
+    assert ahead.wait(300)
     ahead.end()
     return ahead, log, made
 

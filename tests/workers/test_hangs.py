@@ -92,7 +92,7 @@ def stops_itself(a, b):
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[WorkerPool]:
-    with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
+    with WorkerPool(timeout=600, journal=Journal(tmp_path / "j.jsonl")) as pool:
         pool.judge(case(), HOST)  # a worker is there
         yield pool
 
@@ -155,7 +155,7 @@ def test_a_case_whose_every_worker_is_stopped_is_the_machines_error(pool: Worker
 def test_a_kernel_that_hangs_is_told_with_the_line_of_its_loop(tmp_path: Path) -> None:
     where, launcher = target("emulated:sm_90"), f"{__name__}:in_a_kernel"
     asked = Case(contract=ADDRESS, problem=Problem(n=40), launcher=launcher)
-    with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
+    with WorkerPool(timeout=600, journal=Journal(tmp_path / "j.jsonl")) as pool:
         ended = pool.judge(replace(asked, problem=Problem(n=12)), where)  # compiled, and not endless
         pool.slots[0, where.name].timeout = 3.0
         verdict = pool.judge(asked, where)

@@ -26,7 +26,7 @@ CASES = 2 * EVERY
 @holds("one fault a process")
 def test_every_kind_of_fault_has_its_name_and_the_case_after_it_is_right(tmp_path: Path) -> None:
     where, benign = target("emulated:sm_90"), CONTRACT.case(0)
-    with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
+    with WorkerPool(timeout=600, journal=Journal(tmp_path / "j.jsonl")) as pool:
         for fault in kinds(gpu=False)[:-1]:
             verdict = pool.judge(replace(benign, problem=replace(benign.problem, fault=fault)), where)
             assert str(verdict.outcome) == NAMES[fault], (fault, verdict.message)
@@ -44,7 +44,7 @@ def test_a_kill_from_outside_at_a_retry_is_not_the_verdict(tmp_path: Path, monke
         send(worker, replace(case, problem=replace(case.problem, fault="kill")) if len(handed) == 3 else case)
 
     monkeypatch.setattr(Worker, "send", with_a_kill)
-    with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
+    with WorkerPool(timeout=600, journal=Journal(tmp_path / "j.jsonl")) as pool:
         assert pool.judge(benign, where).decision is Decision.PASS
         verdict = pool.judge(faulty, where)
     assert str(verdict.outcome) == NAMES["segfault"] and handed == ["", *["segfault"] * 3]

@@ -187,7 +187,8 @@ def _record_task(fork: _Fork, sender: Connection, run: Run, address: str) -> Row
     real = not run.machine.startswith("emulated:")
     recorder = LaunchRecorder(fork.task.name, fork.configuration, address, sender.send, compiles=real)
     state, message = RAN, ""
-    with emulated(run.arch, tuning=tuning_of(fork.configuration), options=replace(run.options, probes=(recorder,))) as device:
+    options = replace(run.options, probes=(*run.options.probes, recorder))
+    with emulated(run.arch, tuning=tuning_of(fork.configuration), options=options) as device:
         try:
             message = str(fork.task.run() or "")
         except BaseException as error:

@@ -26,7 +26,7 @@ REFUSED = {
 
 
 def test_the_whole_compilation_refuses_what_the_table_says(tmp_path: Path) -> None:
-    with WorkerPool(timeout=120, journal=Journal(tmp_path / "journal.jsonl")) as pool:
+    with WorkerPool(timeout=600, journal=Journal(tmp_path / "journal.jsonl")) as pool:
         for (stem, arch), says in REFUSED.items():
             given = {"stem": stem, "arch": arch}
             found = pool.judge(Task(function="tests.support.compile_elsewhere:compiled", contract="", given=given), HOST)

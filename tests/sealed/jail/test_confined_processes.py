@@ -49,7 +49,7 @@ def test_a_process_has_its_channel_its_log_and_a_clean_environment(jail: Jail, t
     log = tmp_path / "log"
     process, channel = started(jail, "look_around", log)
     found = told(channel)
-    assert process.end_sentence(10) == "the candidate's process ended with exit status 0"
+    assert process.end_sentence(300) == "the candidate's process ended with exit status 0"
     assert sorted(found["descriptors"]) == [0, 1, 2, found["number"]]
     assert not {"BITVERDICT_STATE", "PYTEST_CURRENT_TEST"} & set(found["variables"])
     assert found["variables"]["HOME"] == found["directory"]
@@ -68,7 +68,7 @@ def test_a_process_has_its_channel_its_log_and_a_clean_environment(jail: Jail, t
 def test_the_end_of_a_process_is_told_as_a_sentence(jail: Jail, function: str, arguments: dict, sentence: str) -> None:
     process, channel = started(jail, function, **arguments)
     assert channel.recv(1) == b""  # which the other side of the channel sees at once
-    assert process.end_sentence(10) == f"the candidate's process {sentence}"
+    assert process.end_sentence(300) == f"the candidate's process {sentence}"
 
 
 @pytest.mark.parametrize("function", ["loop", "stop", "wait"])
@@ -77,7 +77,7 @@ def test_a_process_that_does_not_end_is_ended(jail: Jail, function: str) -> None
     assert process.end_sentence(0.1) == ""
     begun = time.monotonic()
     assert process.end() == "the candidate's process was killed by SIGKILL: it was asked to end"
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
 
 
 def test_a_jail_that_ended_is_told_at_the_next_start() -> None:
@@ -86,7 +86,7 @@ def test_a_jail_that_ended_is_told_at_the_next_start() -> None:
     process, channel = started(jail, "wait")
     assert told(channel)
     jail.end()
-    assert process.end_sentence(10) and channel.recv(1) == b"" and not jail.alive()
+    assert process.end_sentence(300) and channel.recv(1) == b"" and not jail.alive()
     with pytest.raises(JailDied, match="the jail did not answer"):
         started(jail, "wait")
     with pytest.raises(JailDied, match="the jail does not answer within"):

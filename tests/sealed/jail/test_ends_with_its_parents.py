@@ -50,7 +50,7 @@ def test_a_process_ends_with_the_run_that_was_killed(run: tuple[subprocess.Popen
     assert told(channel)
     process.kill()
     assert channel.recv(1) == b""  # nobody holds the other end: the process is gone, and what it started
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while lives(jail):
         assert time.monotonic() < deadline, "the jail outlives its run"
         time.sleep(0.02)
@@ -88,5 +88,5 @@ def test_a_process_cannot_reach_the_jail_that_it_was_forked_from() -> None:
         pytest.skip("bubblewrap or seccomp is lacking here")
     jail = Jail([str(ROOT / "tests")])
     process, channel = started(jail, "kill_the_parent")
-    assert told(channel)["why"] and process.end_sentence(10) and jail.alive()
+    assert told(channel)["why"] and process.end_sentence(300) and jail.alive()
     jail.end()

@@ -43,20 +43,20 @@ def made(policy: object, found: Protections | None) -> Iterator[Jail]:
 def test_no_capability_is_left_and_none_can_be_gained(jail: Jail) -> None:
     process, channel = started(jail, "look_around")
     assert told(channel)["rights"] == ["0" * 16, "0" * 16, "1"]
-    assert process.end_sentence(10)
+    assert process.end_sentence(300)
 
 
 @pytest.mark.parametrize("function", ["take_memory", "share_memory"])
 def test_memory_is_bounded(jail: Jail, function: str) -> None:
     process, channel = started(jail, function, most=100)
     assert 20 < told(channel)["had"] < 64
-    assert process.end_sentence(10) == "the candidate's process ended with exit status 0"
+    assert process.end_sentence(300) == "the candidate's process ended with exit status 0"
 
 
 def test_a_file_is_bounded(jail: Jail) -> None:
     process, channel = started(jail, "write_a_large_file", size=3 * MIB)
     assert told(channel)["why"] == "File too large"
-    assert process.end_sentence(10)  # a process that ends has the scratch directory tidied, also what another writes there
+    assert process.end_sentence(300)  # a process that ends has the scratch directory tidied, also what another writes there
 
 
 def test_the_scratch_directory_is_bounded(jail: Jail) -> None:
@@ -70,14 +70,14 @@ def test_the_scratch_directory_is_bounded(jail: Jail) -> None:
         again.end()
     else:
         assert (
-            process.end_sentence(10) == "the candidate's process was killed by SIGKILL: its scratch directory holds more than 4 MiB"
+            process.end_sentence(60) == "the candidate's process was killed by SIGKILL: its scratch directory holds more than 4 MiB"
         )
 
 
 def test_what_is_printed_is_kept_to_a_limit_and_counted(jail: Jail, tmp_path: Path) -> None:
     process, channel = started(jail, "print_much", tmp_path / "log", size=8 * MIB)
     assert told(channel)["printed"] == 8 * MIB
-    assert process.end_sentence(10).endswith("exit status 0; it printed 8,388,608 bytes, of which 8,323,072 were not kept")
+    assert process.end_sentence(300).endswith("exit status 0; it printed 8,388,608 bytes, of which 8,323,072 were not kept")
     assert (tmp_path / "log").stat().st_size == 64 << 10
 
 
@@ -103,7 +103,7 @@ def test_threads_are_bounded(jail: Jail) -> None:
     if line and json.loads(line)["threads"] <= THREADS:  # the kernel's limit of a user that is not root
         assert not process.end_sentence() and process.end()
     else:
-        assert process.end_sentence(20) == f"the candidate's process was killed by SIGKILL: it has more than {THREADS} threads"
+        assert process.end_sentence(300) == f"the candidate's process was killed by SIGKILL: it has more than {THREADS} threads"
 
 
 def test_processes_that_left_their_parent_end_with_it(roomy: Jail) -> None:
@@ -129,8 +129,8 @@ def test_processes_without_end_are_ended(roomy: Jail) -> None:
         pytest.skip("without seccomp nothing bounds the processes of root at once: not tried on a machine that others use")
     process, channel = started(roomy, "make_processes_without_end")
     begun = time.monotonic()
-    assert process.end_sentence(10) or process.end()
-    assert time.monotonic() - begun < 10
+    assert process.end_sentence(100) or process.end()
+    assert time.monotonic() - begun < 100
     assert channel.recv(1) == b""
 
 
@@ -139,4 +139,4 @@ def test_a_process_that_may_start_none_starts_none(jail: Jail) -> None:
         pytest.skip("seccomp is lacking here: " + protections().remedies[SECCOMP])
     if jail.protections.has(SECCOMP):
         process, channel = started(jail, "leave_processes", number=1, leave_the_group=False)
-        assert channel.recv(1) == b"" and process.end_sentence(10) == "the candidate's process ended with exit status 1"
+        assert channel.recv(1) == b"" and process.end_sentence(300) == "the candidate's process ended with exit status 1"

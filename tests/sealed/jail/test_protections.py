@@ -68,7 +68,7 @@ def test_without_user_namespaces_the_run_goes_on_and_says_so() -> None:
         found = protections.__wrapped__()
         jail = Jail([str(ROOT / "tests")], machine_protections=found)
         process, channel = started(jail, "look_around")
-        answer = [found.sentence(), told(channel)["directory"], process.end_sentence(10)]
+        answer = [found.sentence(), told(channel)["directory"], process.end_sentence(300)]
         jail.end()
         return answer
 
@@ -155,7 +155,7 @@ def test_an_executor_confines_itself_after_it_forked_its_compiler(tmp_path: Path
         theirs.close()
         ours.settimeout(20)
         found = told(ours, tmp_path / "log")
-        assert process.end_sentence(10) == "the executor ended with exit status 0"
+        assert process.end_sentence(300) == "the executor ended with exit status 0"
     finally:
         executors.end()
     assert found["read"] == "assembled\n" and "BITVERDICT_STATE" not in found["variables"]

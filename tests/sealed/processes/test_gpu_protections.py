@@ -122,7 +122,7 @@ def test_on_a_gpu_a_socket_is_one_of_packets_and_no_stream(tmp_path: Path) -> No
             line = lines.readline()
         assert line, log.read_text()
         found = json.loads(line)
-        assert process.end_sentence(10)
+        assert process.end_sentence(300)
     jail.end()
     refused = dict.fromkeys(("stream", "datagrams", "network"), "ENOSYS")
     assert found == {"packets": "", "listens": "", "reaches": found["reaches"]} | refused
