@@ -99,6 +99,3 @@ def _differs(source_mutants: SourceMutants, both: GeneratedMutant, cases: Iterab
         if both_values.VALUE_NOTES.is_tested:
             return True
     return False
-
-
-__all__ = ["OF_SIZES", "same_calls"]

@@ -123,6 +123,3 @@ def proof_text(calls: int, required: int) -> str:
     """The reason for a mutant that gave the words of the right kernel in so many calls of the domain, and in so many required
     cases; empty where the calls are too few."""
     return f"{SAME_CALLS}: {calls:,} calls and {required:,} required cases" if calls >= LEAST_CALLS else ""
-
-
-__all__ = ["MOST_SECONDS", "NO_CASE", "SAME_CALLS", "InTime", "TooLong", "bases", "domain", "proof_text"]

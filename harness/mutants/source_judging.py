@@ -263,6 +263,3 @@ def _time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-
-
-__all__ = ["LONGER", "SAME_PROGRAMS", "UNREACHED_TEXT", "SourceMutants", "no_instruction"]

@@ -348,6 +348,3 @@ def _digest(*parts: str) -> str:
     for part in parts:
         told.update(f"{len(part)}:".encode() + part.encode())
     return told.hexdigest()
-
-
-__all__ = ["Canonical", "free_of_layouts", "is_pure"]

@@ -84,6 +84,3 @@ def _in_its_place(line: str, used: bool) -> list[str]:
     if not used:
         return []
     return [replace(line_of(line), name=WAIT, operands=(), types=(), properties={"num": f"{NO_WAIT} : i32"}).text]
-
-
-__all__ = ["without_a_commit"]

@@ -125,10 +125,3 @@ def brief(line: Line) -> str:
     head = f"{line.results} = " if line.results else ""
     operands = f" {', '.join(line.operands)}" if line.operands else ""
     return f"{head}{line.name}{operands}{f' {{{shown_properties}}}' if shown_properties else ''}"
-
-
-__all__ = [
-    "MUTANT_VALUE", "Edit", "Offer", "apply_offer", "brief", "constant", "drop_operation", "in_place",
-    "make_line", "negate_operand", "replaced_by",
-    "shift_operand", "with_constant",
-]  # fmt: skip

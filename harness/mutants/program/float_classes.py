@@ -173,6 +173,3 @@ def _product(a: Classes, b: Classes) -> Classes:
 def _quotient(a: Classes, b: Classes) -> Classes:
     nan = NAN in a | b or (INFINITE in a and INFINITE in b) or (ZERO in a and ZERO in b)
     return ALL_CLASSES if nan else NUMBERS
-
-
-__all__ = ["ORDERED_PREDICATES", "FloatClasses"]

@@ -102,6 +102,3 @@ def _find_offer(mutant: GeneratedMutant, text: str) -> tuple[Offer, Site] | None
         return None
     kind = mutant.operator, mutant.edit["variant"]
     return next(((each, site) for each in offers(site) if (each.operator, each.variant) == kind), None)
-
-
-__all__ = ["apply_mutant", "comes_to", "line_of_edit", "of_programs", "place_of", "site_of"]

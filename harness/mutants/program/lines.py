@@ -96,6 +96,3 @@ def line_of(text: str) -> Line:
 def _read(text: str) -> dict[str, str]:
     parts = (part.partition(" = ") for part in split_top(text))
     return {name: value for name, _, value in parts}
-
-
-__all__ = ["Line", "line_of"]

@@ -111,6 +111,3 @@ def _is_integer_type(kind: str) -> bool:
 
 def _index(kind: str) -> bool:
     return is_integer(kind) or "!tt.ptr" in kind
-
-
-__all__ = ["of_sizes"]

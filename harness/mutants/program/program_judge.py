@@ -135,6 +135,3 @@ def kills(verdict: Verdict) -> bool:
     """Whether `verdict` tells a mutant of the tile program from the right one. A hazard that the kernel's author could not have
     written is named as the compiler's: of a mutant of what the compiler made, that is so."""
     return verdict.failed or verdict.outcome is Outcome.COMPILER_FAULT
-
-
-__all__ = ["LaunchedMutant", "ProgramMutants", "kills"]

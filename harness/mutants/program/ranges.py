@@ -209,6 +209,3 @@ def compare_ranges(predicate: int, a: Range | None, b: Range | None) -> bool | N
         return None
     always, never = _COMPARISONS[predicate]
     return True if always(a, b) else False if never(a, b) else None
-
-
-__all__ = ["ARGUMENTS", "MOST_PROGRAMS", "Range", "compare_ranges", "reduced_by", "result_range", "select_range", "type_range"]

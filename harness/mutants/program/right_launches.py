@@ -56,6 +56,3 @@ class RightLaunches:
 def words_of(verdict: Verdict) -> Mapping[str, str]:
     """Of each output of a launch that came to a result a digest of its words."""
     return verdict.recorded.get("digests", {})
-
-
-__all__ = ["RightLaunch", "RightLaunches", "words_of"]

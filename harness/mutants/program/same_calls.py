@@ -73,6 +73,3 @@ class SmallCalls:
             return self.right.launch_of(case).passes
         except NO_CASE:
             return False
-
-
-__all__ = ["SmallCalls"]

@@ -280,6 +280,3 @@ def _compare(predicate: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return signed[predicate](a, b)
     unsigned = (np.less, np.less_equal, np.greater, np.greater_equal)
     return unsigned[predicate - len(signed)](a.astype(np.uint64), b.astype(np.uint64))
-
-
-__all__ = ["MAX_COMBINATIONS", "NoProof", "same_on_small_domain"]

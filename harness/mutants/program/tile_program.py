@@ -175,6 +175,3 @@ def is_float(kind: str) -> bool:
 
 def is_tensor(kind: str) -> bool:
     return kind.startswith("tensor<")
-
-
-__all__ = ["CACHE_SIZE", "Place", "Site", "TileProgram", "is_boolean", "is_float", "is_integer", "is_tensor", "tile_program"]

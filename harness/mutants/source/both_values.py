@@ -71,6 +71,3 @@ def with_both_values(mutant: GeneratedMutant) -> GeneratedMutant | None:
         f"({edit['of']}\n), lambda: ({edit['by']}\n), {truth})"
     )
     return replace(mutant, edit={**edit, "by": by})
-
-
-__all__ = ["VALUE_NOTES", "with_both_values"]

@@ -64,6 +64,3 @@ def offers(site: Site) -> Iterator[Offer]:
 
     for operator in _OPERATORS.get(site.op.name, ()):
         yield from operator(site)
-
-
-__all__ = ["Operator", "changes", "offer", "offers"]
