@@ -61,13 +61,18 @@ EXAMINED = (
     "and on 3.9 there is none. Its `LibEntry` adds what heuristics and tuning give a kernel on Triton 3.3 to 3.5 alone: from "
     "the second call on, later releases are handed too few arguments (`takes 15 arguments, 11 were given`; torch turns the same "
     "into `'>' not supported`). Theirs.",
+    "Ours, mended since: FlagGems' mm hands `get_device_capability` a tuple, which torch takes for the current device; and torch's "
+    "`nan_to_num` of bf16 was computed in fp32, so that its greatest word rounded to infinity.",
+    "FlagGems' pow of fp16 and bf16 asks libdevice for a function of two types, which Triton 3.6.0 lacks. That release leaves out "
+    "a fence before wgmma, a race that is refused by name, in 4 of its attention tests.",
+    "torchao: a stray read at kernels.py:368 stands in found.md; `scale_k[:, None]` of a scalar is refused by Triton 3.9.0.",
     "FlagGems' addmv: the test's reference adds a bias in float32 to products in float64, which `TORCH_META_FUNC(addmv)` "
     "refuses on any device: the test's fault.",
     "FlagGems: its processes of a pool and of a local function are started anew, and have no emulated GPU; `ast` ends in a "
     "SystemError of Python 3.11.",
     "attorch's attention says that it is deprecated. Its linear layer in fp32 with softsign and mish differs by more than the "
-    "test allows, by 0.007 and 1.66 relative: not read.",
-    "fla is of 2025-12-30: later commits name a parameter in `triton.autotune` that its kernel lacks, which Triton 3.9 refuses.",
+    "test allows, by 0.007 and 1.66 relative: not read. Its softplus gives fp16 under autocast, torch's for GPUs fp32.",
+    "fla is of 2025-12-30, on Triton 3.7.1: later commits name a parameter in `triton.autotune` that its kernel lacks.",
 )
 """What was read of the results, for the page."""
 
