@@ -86,12 +86,12 @@ def with_ptx(call: Callable[[], Any], twin: PtxTwin) -> str:
 
 def ptx_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     """What the PTX of all tasks came to."""
-    said = {row["task"]: json.loads(row["said"]) for row in rows if row["event"] == "task" and row["said"].startswith("{")}
-    words, launches = (sum(each[name] for each in said.values()) for name in ("words", "launches"))
-    differ = [f"{task}: {text}" for task, each in said.items() for text in each["differ"]]
+    said = [(row["task"], json.loads(row["said"])) for row in rows if row["event"] == "task" and row["said"].startswith("{")]
+    words, launches = (sum(each[name] for _, each in said) for name in ("words", "launches"))
+    differ = [f"{task}: {text}" for task, each in said for text in each["differ"]]
     yield f"executed as PTX: {launches:,} launches of {len(said):,} tasks, {words:,} words stored; {len(differ)} tasks differ"
     yield from differ
-    yield from sorted({f"not executed as PTX: {text}" for each in said.values() for text in each["not run"]})
+    yield from sorted({f"not executed as PTX: {text}" for _, each in said for text in each["not run"]})
 
 
 def here(folder: Path, run: Run) -> dict[str, bool]:

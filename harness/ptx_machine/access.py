@@ -11,6 +11,7 @@ from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
 from bitverdict.harness.emulator.ptx.steps import DATA, conversion_of_load
 from bitverdict.harness.ptx_machine.memory import ASYNC, Conflict, Judge
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+from bitverdict.harness.ptx_machine.thread_order import WARP
 
 if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.threads import Active, Threads
@@ -78,6 +79,15 @@ def store_global(machine: Threads, step: ThreadStep, threads: np.ndarray, addres
         )
 
 
+def _kept_words(offsets: np.ndarray, threads: np.ndarray, words: np.ndarray, turn_lanes: int) -> tuple[np.ndarray, ...]:
+    """Of the threads of a warp that store to one place the one whose word stays on an H100: a warp stores in turns of `turn_lanes`
+    lanes, a later turn over an earlier one, and in a turn the lowest lane's word stays."""
+    order = np.lexsort((threads, -(threads // turn_lanes), offsets, threads // WARP))
+    _, first = np.unique(np.stack([threads // WARP, offsets])[:, order], axis=1, return_index=True)
+    kept = order[first]
+    return offsets[kept], threads[kept], words[kept]
+
+
 def _check_overwritten(
     machine: Threads, step: ThreadStep, name: str, threads: np.ndarray, offsets: np.ndarray, is_overwritten: np.ndarray
 ) -> None:
@@ -128,6 +138,8 @@ def store_shared(machine: Threads, step: ThreadStep, threads: np.ndarray, addres
     space, size = machine.shared, words.dtype.itemsize
     access_bytes = size * words.shape[1]
     offsets = space.flat_offsets(step, threads, addresses, access_bytes, "write")
+    if machine.shape.takes_other_words:
+        offsets, threads, words = _kept_words(offsets, threads, words, 128 // access_bytes)
     if space.steps:
         check_flight(machine, step, space.units(offsets, access_bytes), "write")
     places = (offsets // size)[:, None] + np.arange(words.shape[1])

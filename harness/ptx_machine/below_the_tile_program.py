@@ -15,6 +15,7 @@ from typing import cast
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice
 from bitverdict.harness.emulator.compiler_process import NotAssembled
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
 from bitverdict.harness.emulator.faults import EmulatedFault
@@ -84,7 +85,8 @@ class PtxTwin(DeviceProbe):
         except (NotAssembled, UnknownOpcode, EmulatedFault) as error:
             return PtxResult(name, not_run=str(error))
         warps = program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4))
-        shape = LaunchShape(run.launch.grid, (32 * warps, 1, 1), program.integer("ttg.shared"))
+        lanes_differ = any(note.advice is Advice.LANES_DIFFER for note in run.context.notes)
+        shape = LaunchShape(run.launch.grid, (32 * warps, 1, 1), program.integer("ttg.shared"), takes_other_words=lanes_differ)
         regions = [
             Region(region.base, words, region.name, region.low, region.high, region.allowed_bytes, None, changes=region.changes)
             for region, words in before

@@ -20,6 +20,7 @@ from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
 from bitverdict.harness.emulator.ptx.steps import DATA, Block, Step, note_registers, operand, reverse_postorder, split_list, step_of
 from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement, parse_module
 from bitverdict.harness.ptx_machine.calls import insert_calls
+from bitverdict.harness.ptx_machine.quotients import contract_quotients
 
 if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.threads import Active
@@ -205,6 +206,7 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
     function.locals |= {parameter.name: PARAMETERS + 256 * number for number, parameter in enumerate(parameters)}
     insert_calls(module, function)
     blocks = _blocks(module, function, files)
+    contract_quotients(blocks)
     return KernelProgram(
         text,
         function,

@@ -56,6 +56,7 @@ class LaunchShape:
     block: tuple[int, int, int]
     shared_bytes: int = 0  # for `.extern .shared`
     constants: tuple[tuple[str, object], ...] = ()  # variables of the module that the host wrote: name and buffer
+    takes_other_words: bool = False  # lanes of a warp may store other words to one place: what an H100 keeps stays
 
     @property
     def ctas(self) -> int:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import torch
 
+from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
@@ -16,6 +18,7 @@ from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.ptx_machine import below_the_tile_program
 from bitverdict.harness.ptx_machine.below_the_tile_program import PtxResult, PtxTwin
+from tests.support.fusion_kernels import probe
 
 SM_80, SM_90 = (target(f"emulated:{chip}") for chip in ("sm_80", "sm_90"))
 
@@ -115,6 +118,21 @@ def test_a_fault_below_the_tile_program_is_seen(before: str, after: str, said: s
         return text.replace(before, after)
 
     assert said in results(RING, rewrite)[0].difference
+
+
+@pytest.mark.parametrize(("is_told", "said"), [(True, ""), (False, "write other words to one place of shared memory")])
+def test_lanes_that_store_other_words_leave_an_h100s(is_told: bool, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the tile program has the advice; the words that an H200 left too: `benchmarks.corpus_replay --ptx`."""
+    if not is_told:
+        told = below_the_tile_program.LaunchShape
+        monkeypatch.setattr(below_the_tile_program, "LaunchShape", lambda *fields, takes_other_words: told(*fields))
+    twin = PtxTwin()
+    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=True, probes=(twin,))) as device:
+        torch.manual_seed(3)
+        x, y, out = torch.randn(1, 128), torch.randn(1, 128), torch.zeros(1)
+        probe[(1,)](x, y, out, 1, 1, 128, "sum of columns", num_warps=4)
+    assert any("lanes of a warp store different words" in each for each in device.advice)
+    assert [said in each.difference and bool(said) == bool(each.difference) for each in twin.results] == [True]
 
 
 def test_a_case_says_that_its_ptx_ran_and_fails_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:

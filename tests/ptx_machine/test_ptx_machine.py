@@ -22,6 +22,7 @@ from bitverdict.harness.model.targets import target
 from bitverdict.harness.ptx_machine.launch import ptx_kernel
 from bitverdict.kernels import ampere_gemm
 from bitverdict.reference import tensor_core
+from bitverdict.reference.special_functions.instructions import division_factors
 from tests.faults import mutants
 
 HEAD = """.version 8.5
@@ -98,6 +99,44 @@ def test_a_lost_predicate_reads_outside_of_its_tensor() -> None:
     with pytest.raises(EmulatedFault, match=r"illegal address|stray read") as seen:
         launch(replaced_once(ADD_ONE, "@%p1 bra DONE;", ""), torch.randn(300), torch.zeros(300), 300, grid=3)
     assert "ld.global.f32" in seen.value.details["instruction"] and seen.value.details["PTX line"] == 16
+
+
+QUOTIENT_SUM = kernel(
+    """
+    mul.wide.u32 %rd1, %r0, 4; add.s64 %rd2, %rd10, %rd1; add.s64 %rd3, %rd11, %rd1; add.s64 %rd4, %rd12, %rd1;
+    add.s64 %rd5, %rd13, %rd1; ld.global.f32 %f1, [%rd2]; ld.global.f32 %f2, [%rd3]; ld.global.f32 %f3, [%rd4];
+    div.full.f32 %f4, %f1, %f2;
+    sub.f32 %f5, %f4, %f3;
+    st.global.f32 [%rd5], %f5;""",
+    *["u64"] * 4,
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_fused", "sign"),
+    [
+        ("", "", True, 1),
+        ("sub.f32 %f5, %f4, %f3", "sub.f32 %f5, %f3, %f4", True, -1),
+        ("sub.f32", "sub.rn.f32", False, 1),
+        ("st.global", "max.f32 %f6, %f4, %f5; st.global", False, 1),  # which takes the quotient too
+        ("sub.f32", "mov.f32 %f2, %f1; sub.f32", False, 1),  # which replaces the divisor
+    ],
+    ids=[
+        "one fma",
+        "one fma, of the other sign",
+        "of a named rounding",
+        "of a quotient with two uses",
+        "of a divisor that is gone",
+    ],
+)
+def test_a_sum_takes_a_quotient_in_where_ptxas_does(before: str, after: str, is_fused: bool, sign: int) -> None:
+    """Less the rounded quotient it is zero, and as one fma what the last product of `div.full` was rounded by."""
+    x, y, out = torch.randn(128), torch.randn(128), torch.zeros(128)
+    left, right = division_factors(x.numpy().view(np.uint32), y.numpy().view(np.uint32))
+    products = left.view(np.float32).astype(np.float64) * right.view(np.float32)  # exact
+    launch(QUOTIENT_SUM.replace(before, after), x, y, torch.from_numpy(products.astype(np.float32)), out)
+    residue = sign * (products - products.astype(np.float32))
+    assert np.array_equal(out.numpy(), residue if is_fused else np.zeros(128)) and residue.any()
 
 
 REVERSE = kernel(
