@@ -17,14 +17,15 @@ from typing import Any, NoReturn
 
 from bitverdict.harness.judge.machine_faults import MachineFault, machine_fault
 from bitverdict.harness.judge.out_of_memory import out_of_memory
-from bitverdict.harness.model import trusted_imports
+from bitverdict.harness.model import addresses, trusted_imports
 from bitverdict.harness.model.feature_table import has_laboratory
 from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.paths import notice_of_older_state, state_directory
 from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervise
 from bitverdict.harness.model.triton_release import described_releases, installed_triton
 from bitverdict.harness.model.usage import UsageError, did_you_mean
-from bitverdict.harness.workers.forkserver import end_early, start_early
+from bitverdict.harness.workers.forkserver import end_early, start_early, start_forked
+from bitverdict.harness.workers.one_thread import one_thread
 
 
 @dataclass(frozen=True)
@@ -293,8 +294,13 @@ def entry() -> NoReturn:
     os._exit(supervise(_start_ahead))
 
 
+def _start_server() -> None:
+    addresses.before_importing = lambda: None
+    start_forked()
+
+
 def _start_ahead() -> int:
-    """`main`, with the server of the workers started before anything else: it imports at the same time as this process does."""
+    """`main`, with the server of the workers started before a user's file is imported."""
     words = sys.argv[1:]
     if (
         not (words and words[0] in COMMANDS and COMMANDS[words[0]].forks)
@@ -303,11 +309,15 @@ def _start_ahead() -> int:
     ):
         return main()
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    start_early()
     gc.disable()  # a sixth of the time of the imports, until there is something to judge
+    if words[0] == "watch":  # its rounds import the user's files
+        start_early()
+    else:
+        addresses.before_importing = _start_server
     status = USAGE
     try:
-        status = main()
+        with one_thread():
+            status = main()
     finally:
         if status == USAGE:  # nobody needs it
             end_early()

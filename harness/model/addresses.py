@@ -27,7 +27,9 @@ from bitverdict.harness.model.usage import UsageError, did_you_mean
 while_importing: Callable[[str], AbstractContextManager[None]] = lambda address: nullcontext()
 """Entered with an address while its file is imported. The judge puts in what `torch.cuda` then says, and keeps to the file what it
 sets of Triton (`bitverdict.harness.judge.devices`)."""
-
+before_importing: Callable[[], None] = lambda: None
+"""Called before a module that an address names is imported, and before imports look in a user's folder. The command line puts in
+the start of the workers' server."""
 
 _MOVED_CONTRACTS = {
     "bitverdict.harness.contracts.described.given:CONTRACT": "bitverdict.harness.contracts.described.given_launch:CONTRACT"
@@ -41,10 +43,13 @@ def resolve(address: str) -> Contract:
     Raises ValueError (value, rule, remedy) for an address that leads nowhere.
     """
     if ":" not in address:
+        name = f"bitverdict.harness.contracts.{address}"
+        if name not in sys.modules and address in kernels_with_a_contract():
+            before_importing()
         try:
-            contract = importlib.import_module(f"bitverdict.harness.contracts.{address}").CONTRACT
+            contract = importlib.import_module(name).CONTRACT
         except ModuleNotFoundError as error:
-            if error.name != f"bitverdict.harness.contracts.{address}":
+            if error.name != name:
                 raise
             here = kernels_with_a_contract()
             raise UsageError(
@@ -91,9 +96,9 @@ def substitute_object(address: str, found: object, afresh: Callable[[], object])
 
 def add_search_path(folders: Iterable[str]) -> None:
     """Have imports look in `folders` first, in their order; those that are looked in already stay where they are."""
-    missing = [folder for folder in folders if folder not in sys.path]
-    sys.path[:0] = missing
-    if missing:
+    if missing := [folder for folder in folders if folder not in sys.path]:
+        before_importing()
+        sys.path[:0] = missing
         importlib.invalidate_caches()
 
 
@@ -173,7 +178,7 @@ def _where(error: BaseException, path: Path) -> str:
 
 
 def _import(place: str, address: str) -> Any:
-
+    before_importing()
     with stage(f"address {address!r}: importing {place}", "mend the module"), _note_import(address), while_importing(address):
         return importlib.import_module(place)
 
@@ -208,6 +213,7 @@ def _note_import(address: str) -> Iterator[None]:
 
 def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
     """The module of the file at `path`, once per process. `again`: anew, as a sibling of the module of that name, if it has one."""
+    before_importing()
     package = package_of(path)
     name = f"{package}{'.' if package else ''}_loaded_{path.stem}_{abs(hash(str(path))):x}"
     if again is not None:

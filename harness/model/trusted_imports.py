@@ -11,7 +11,8 @@ from __future__ import annotations
 import importlib.machinery
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -50,6 +51,18 @@ def begin(*, always: bool = False) -> None:
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     _finder.always |= always
+
+
+@contextmanager
+def installed_alone() -> Iterator[None]:
+    """While entered, `sys.path` holds what is installed alone, as in a process that `environment_of_a_child` is given to."""
+    begin()
+    assert _finder is not None
+    before, sys.path[:] = sys.path[:], _finder.folders
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def environment_of_a_child() -> dict[str, str]:

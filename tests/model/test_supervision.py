@@ -234,7 +234,7 @@ def below(run: int, part: str, text: str) -> bool:
 
 @pytest.mark.parametrize(
     ("part", "text"),
-    [("maps", "libtorch_cpu"), ("cmdline", "multiprocessing.forkserver")],
+    [("maps", "libtorch_cpu"), ("comm", "bv-workers")],
     ids=["torch's library", "the server of the workers"],
 )
 @pytest.mark.share(4)

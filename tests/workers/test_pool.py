@@ -238,6 +238,43 @@ def test_a_server_imports_while_idle_and_leaves_no_socket() -> None:
     assert imported == "imported" and not Path(address).parent.exists(), done.stderr
 
 
+FORKED_SERVER = """
+import os, sys
+from multiprocessing import forkserver
+from bitverdict.harness.workers import forkserver as ours
+ours.FIRST_WHEN_IDLE = ()
+ours.PRELOADED_MODULES[:] = ["bitverdict.harness.workers.garbage_pause", "shared_probe", "server_probe"]
+sys.path.insert(0, "of_a_user")
+held = os.open(os.devnull, os.O_RDONLY)
+ours.start_forked()
+print(sys.path[0], flush=True)
+print(forkserver._forkserver._forkserver_address, flush=True)
+os._exit(0)
+"""
+SHARED_PROBE = "import sys; print('of_a_user' in sys.path, flush=True)"
+SERVER_PROBE = """
+import os, signal, sys
+from bitverdict.harness.workers.forkserver import _start_lock
+safe = "PYTHONSAFEPATH" in os.environ
+links = [f"/proc/self/fd/{number}" for number in range(3, 64)]
+kept = [os.readlink(link).split(":")[0] for link in links if os.path.exists(link)]
+masked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+with open("of_the_server", "w") as file:
+    print("shared_probe" in sys.modules, "of_a_user" in sys.path, safe, _start_lock.locked(), masked, kept, file=file)
+"""
+
+
+def test_a_server_forked_from_the_run_has_its_imports_alone(tmp_path: Path) -> None:
+    for name, text in (("shared_probe", SHARED_PROBE), ("server_probe", SERVER_PROBE)):
+        (tmp_path / "installed").mkdir(exist_ok=True), (tmp_path / f"installed/{name}.py").write_text(text)
+    environment = os.environ | {"PYTHONPATH": f"{CHECKOUT}:{tmp_path}/installed"}
+    words = [sys.executable, "-c", FORKED_SERVER]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=600)  # the server ends too
+    shared, users, address = done.stdout.split()  # one line of the first probe: it was imported once
+    assert (shared, users) == ("False", "of_a_user") and not Path(address).parent.exists(), done.stderr
+    assert (tmp_path / "of_the_server").read_text() == "True False False False True ['socket', 'pipe']\n"
+
+
 def test_a_worker_is_replaced_after_its_number_of_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bitverdict.harness.workers.slot.RECYCLED_AFTER", 2)
     served = []
