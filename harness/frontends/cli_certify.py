@@ -27,19 +27,20 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("stem", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bitverdict.test or judged made")
-    parser.add_argument("--launcher", default="", metavar="FILE:FUNCTION", help="your own launcher, by the kernel's mathematics")
-    parser.add_argument("--target", action="append", required=True, metavar="T", help="emulated:sm_NN or cuda:N; may be repeated")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PACK", help="the pack, a zip file")
-    parser.add_argument(
+    add = parser.add_argument
+    add("stem", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bitverdict.test or judged made")
+    add("--launcher", default="", metavar="FILE:FUNCTION", help="your own launcher, by the kernel's mathematics")
+    add("--target", action="append", required=True, metavar="T", help="emulated:sm_NN or cuda:N; may be repeated")
+    add("-o", "--output", type=Path, required=True, metavar="PACK", help="the pack, a zip file")
+    add(
         "--known",
         type=Path,
         default=None,
         metavar="FILE",
         help="known failures: JSON, a list of target, case, outcome, owner, issue",
     )
-    parser.add_argument("--sign", type=Path, default=None, metavar="KEY", help="sign the pack by this SSH key (ssh-keygen -Y sign)")
-    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
+    add("--sign", type=Path, default=None, metavar="KEY", help="sign the pack by this SSH key (ssh-keygen -Y sign)")
+    add("--timeout", type=float, default=120.0, metavar="SECONDS")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,12 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pack", type=Path, metavar="PACK", help="what bitverdict certify wrote; its kernel is run on this machine")
-    parser.add_argument("--share", type=float, default=verify.SHARE, metavar="S", help="of the cases, what is judged again (0.1)")
-    parser.add_argument("--seed", type=int, default=None, metavar="N", help="draw the share by this seed (default: a new one)")
-    parser.add_argument("--signers", type=Path, default=None, metavar="FILE", help="allowed signers, as of ssh-keygen -Y verify")
-    parser.add_argument("--signer", default="", metavar="NAME", help="whose signature the pack must have")
-    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
+    add = parser.add_argument
+    add("pack", type=Path, metavar="PACK", help="what bitverdict certify wrote; its kernel is run on this machine")
+    add("--share", type=float, default=verify.SHARE, metavar="S", help="of the cases, what is judged again (0.1)")
+    add("--seed", type=int, default=None, metavar="N", help="draw the share by this seed (default: a new one)")
+    add("--signers", type=Path, default=None, metavar="FILE", help="allowed signers, as of ssh-keygen -Y verify")
+    add("--signer", default="", metavar="NAME", help="whose signature the pack must have")
+    add("--timeout", type=float, default=120.0, metavar="SECONDS")
 
 
 def run_verify(arguments: argparse.Namespace) -> int:

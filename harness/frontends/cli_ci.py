@@ -19,14 +19,11 @@ from bitverdict.harness.session.result_files import FREE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "journals", nargs="*", type=Path, metavar="JOURNAL", help="journals of runs or of pytest, or folders (default: all here)"
-    )
-    parser.add_argument("--sarif", type=Path, default=None, metavar="FILE", help="a SARIF 2.1.0 log")
-    parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML")
-    parser.add_argument(
-        "--summary", type=Path, default=None, metavar="FILE", help="Markdown, added to (default: where GITHUB_STEP_SUMMARY says)"
-    )
+    add = parser.add_argument
+    add("journals", nargs="*", type=Path, metavar="JOURNAL", help="journals of runs or of pytest, or folders (default: all here)")
+    add("--sarif", type=Path, default=None, metavar="FILE", help="a SARIF 2.1.0 log")
+    add("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML")
+    add("--summary", type=Path, default=None, metavar="FILE", help="Markdown, added to (default: where GITHUB_STEP_SUMMARY says)")
 
 
 def run(arguments: argparse.Namespace) -> int:

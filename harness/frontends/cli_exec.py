@@ -13,24 +13,21 @@ from bitverdict.harness.model.usage import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     options = (
         "[--target ARCH] [--schedules N] [--report FILE] [--format json] [--advice] [--numerics] [--record DIR [--where TEXT]]"
     )
     parser.usage = f"bitverdict exec {options} (script.py | -m module) ..."
-    parser.add_argument(
-        "--target", default="sm_90", metavar="ARCH", help="the emulated GPU (default sm_90); bitverdict targets lists"
-    )
-    parser.add_argument("--schedules", type=int, default=2, metavar="N", help="run each launch under N schedules (default 2)")
-    parser.add_argument(
-        "--report", type=Path, metavar="FILE", help="write what was found as JSON, SARIF (FILE.sarif) or events (.jsonl)"
-    )
+    add("--target", default="sm_90", metavar="ARCH", help="the emulated GPU (default sm_90); bitverdict targets lists")
+    add("--schedules", type=int, default=2, metavar="N", help="run each launch under N schedules (default 2)")
+    add("--report", type=Path, metavar="FILE", help="write what was found as JSON, SARIF (FILE.sarif) or events (.jsonl)")
     add_format(parser)
-    parser.add_argument("--advice", action="store_true", help="print advice, which is counted otherwise")
-    parser.add_argument("--numerics", action="store_true", help="how far words are from those without rounding, tensor by tensor")
-    parser.add_argument("--record", type=Path, metavar="DIR", help="keep the first launch of each kernel and specialisation there")
-    parser.add_argument("--where", default="", metavar="TEXT", help="with --record: of kernels whose name has TEXT in it")
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="module", help="a module instead of a script")
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="the script and its arguments")
+    add("--advice", action="store_true", help="print advice, which is counted otherwise")
+    add("--numerics", action="store_true", help="how far words are from those without rounding, tensor by tensor")
+    add("--record", type=Path, metavar="DIR", help="keep the first launch of each kernel and specialisation there")
+    add("--where", default="", metavar="TEXT", help="with --record: of kernels whose name has TEXT in it")
+    add("-m", dest="module", nargs=argparse.REMAINDER, metavar="module", help="a module instead of a script")
+    add("program", nargs=argparse.REMAINDER, help="the script and its arguments")
 
 
 def replay_launch(path: Path) -> int:

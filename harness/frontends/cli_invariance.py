@@ -22,27 +22,26 @@ CASES = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     from bitverdict.harness.checks.invariance.invariance_finding import CHECKS
 
-    parser.add_argument("stems", nargs="+", metavar="STEM | FILE:FUNCTION", help="kernels, tests or contracts")
-    parser.add_argument("--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of yours, by the kernel's mathematics")
-    parser.add_argument(
-        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: the first GPU, else sm_90)"
-    )
-    parser.add_argument("--check", action="append", default=[], metavar="NAME", help=f"one of {', '.join(CHECKS)} (default: all)")
-    parser.add_argument(
+    add("stems", nargs="+", metavar="STEM | FILE:FUNCTION", help="kernels, tests or contracts")
+    add("--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of yours, by the kernel's mathematics")
+    add("--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: the first GPU, else sm_90)")
+    add("--check", action="append", default=[], metavar="NAME", help=f"one of {', '.join(CHECKS)} (default: all)")
+    add(
         "--batch-invariant",
         action="append",
         default=[],
         metavar="SIZE",
         help="the kernel promises it: rows, the name of a size, or configurations; other words fail then",
     )
-    parser.add_argument("--deterministic", action="store_true", help="the kernel promises the same words in any order of atomics")
-    parser.add_argument("--cases", type=int, default=CASES, metavar="N", help=f"cases of each (default {CASES}; 0: of every kind)")
-    parser.add_argument("--sizes", type=int, default=0, metavar="N", help="smaller batches of each size (default: about fifteen)")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every finding as a line of JSON")
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each finding")
+    add("--deterministic", action="store_true", help="the kernel promises the same words in any order of atomics")
+    add("--cases", type=int, default=CASES, metavar="N", help=f"cases of each (default {CASES}; 0: of every kind)")
+    add("--sizes", type=int, default=0, metavar="N", help="smaller batches of each size (default: about fifteen)")
+    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    add("--json", type=Path, default=None, metavar="FILE", help="every finding as a line of JSON")
+    add("-v", "--verbose", action="store_true", help="a line for each finding")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,12 +8,11 @@ from bitverdict.harness.frontends import cli_run, run_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("problem", metavar="PROBLEM.py", help="has Model, get_inputs and get_init_inputs")
-    parser.add_argument("candidate", metavar="CANDIDATE.py", help="has ModelNew; FILE:CLASS for a class of another name")
-    parser.add_argument("--unsealed", dest="sealed", action="store_false", help="the candidate is trusted: workers import its file")
-    parser.add_argument(
-        "--require-jail", action="store_true", help="refuse to run where the machine lacks a protection of the jail"
-    )
+    add = parser.add_argument
+    add("problem", metavar="PROBLEM.py", help="has Model, get_inputs and get_init_inputs")
+    add("candidate", metavar="CANDIDATE.py", help="has ModelNew; FILE:CLASS for a class of another name")
+    add("--unsealed", dest="sealed", action="store_false", help="the candidate is trusted: workers import its file")
+    add("--require-jail", action="store_true", help="refuse to run where the machine lacks a protection of the jail")
     run_options.add_options(parser)
     parser.set_defaults(stems=[], resume=None, sealed=True)
 

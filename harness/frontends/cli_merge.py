@@ -26,12 +26,13 @@ from bitverdict.harness.session.selection import Selection
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("journals", nargs="+", type=Path, metavar="JOURNAL", help="a journal of each shard (.bitverdict/journal)")
-    parser.add_argument("--into", type=Path, default=None, metavar="FILE", help="the one journal (default: in .bitverdict/journal)")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="as of run")
-    parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="as of run")
-    parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
-    parser.add_argument("-v", "--verbose", action="store_true", help="the table of verdicts, and where time went")
+    add = parser.add_argument
+    add("journals", nargs="+", type=Path, metavar="JOURNAL", help="a journal of each shard (.bitverdict/journal)")
+    add("--into", type=Path, default=None, metavar="FILE", help="the one journal (default: in .bitverdict/journal)")
+    add("--json", type=Path, default=None, metavar="FILE", help="as of run")
+    add("--junit", type=Path, default=None, metavar="FILE", help="as of run")
+    add("--coverage", action="store_true", help="print the classes seen of each dimension")
+    add("-v", "--verbose", action="store_true", help="the table of verdicts, and where time went")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -41,19 +41,20 @@ PREFERRED_TARGETS = ("emulated:sm_90", "emulated:sm_100", "emulated:sm_80")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("address", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test or a launcher in a file of yours")
-    parser.add_argument("kernel", nargs="?", default="", metavar="KERNEL", help="by whose mathematics a launcher is judged")
-    parser.add_argument("--target", default="", metavar="T", help="as of run (default: the first emulated GPU that can)")
-    parser.add_argument("--source", action="store_true", help="mutants of the source alone")
-    parser.add_argument("--program", action="store_true", help="mutants of the compiled tile programs alone")
-    parser.add_argument("--count", type=int, default=0, metavar="N", help="judge N, drawn from all (default: all)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draw (default 0)")
-    parser.add_argument("--seconds", type=float, default=None, metavar="S", help="begin no mutant after so many seconds")
+    add = parser.add_argument
+    add("address", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test or a launcher in a file of yours")
+    add("kernel", nargs="?", default="", metavar="KERNEL", help="by whose mathematics a launcher is judged")
+    add("--target", default="", metavar="T", help="as of run (default: the first emulated GPU that can)")
+    add("--source", action="store_true", help="mutants of the source alone")
+    add("--program", action="store_true", help="mutants of the compiled tile programs alone")
+    add("--count", type=int, default=0, metavar="N", help="judge N, drawn from all (default: all)")
+    add("--seed", type=int, default=0, metavar="S", help="of the draw (default 0)")
+    add("--seconds", type=float, default=None, metavar="S", help="begin no mutant after so many seconds")
     fleet.add_on(parser)
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="results, a JSON line each, as they come")
-    parser.add_argument("--shard", default="", metavar="I/N", help="share I of N of them; `merge` joins the results")
-    parser.add_argument("--resume", action="store_true", help="go on with the results of an earlier run")
+    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    add("--json", type=Path, default=None, metavar="FILE", help="results, a JSON line each, as they come")
+    add("--shard", default="", metavar="I/N", help="share I of N of them; `merge` joins the results")
+    add("--resume", action="store_true", help="go on with the results of an earlier run")
 
 
 def run(arguments: argparse.Namespace) -> int:

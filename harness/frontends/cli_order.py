@@ -11,18 +11,15 @@ from bitverdict.harness.model.usage import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("contract", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bv.judged made")
-    parser.add_argument(
-        "--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of your own of the kernel's mathematics"
-    )
-    parser.add_argument(
-        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN, sm_NN or cuda:N (default: emulated:sm_90)"
-    )
-    parser.add_argument("--cases", type=int, default=1, metavar="N", help="the N required cases of most work (default 1)")
-    parser.add_argument("--case", default="", metavar="FIELDS", help="one case, as a report prints it: 'm=8 n=100'")
-    parser.add_argument("--record", type=Path, default=None, metavar="FILE", help="write the orders there: a promise")
-    parser.add_argument("--check", type=Path, default=None, metavar="FILE", help="status 1 where an order is not the recorded one")
-    parser.add_argument("--no-tree", action="store_true", help="leave the brackets out")
+    add = parser.add_argument
+    add("contract", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bv.judged made")
+    add("--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of your own of the kernel's mathematics")
+    add("--target", action="append", default=[], metavar="T", help="emulated:sm_NN, sm_NN or cuda:N (default: emulated:sm_90)")
+    add("--cases", type=int, default=1, metavar="N", help="the N required cases of most work (default 1)")
+    add("--case", default="", metavar="FIELDS", help="one case, as a report prints it: 'm=8 n=100'")
+    add("--record", type=Path, default=None, metavar="FILE", help="write the orders there: a promise")
+    add("--check", type=Path, default=None, metavar="FILE", help="status 1 where an order is not the recorded one")
+    add("--no-tree", action="store_true", help="leave the brackets out")
 
 
 def run(arguments: argparse.Namespace) -> int:

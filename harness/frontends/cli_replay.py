@@ -28,15 +28,14 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a reproducer: .bitverdict/failures/*.json, *.launch, or tests/reproducers/*.json")
-    parser.add_argument("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
-    parser.add_argument(
-        "--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout"
-    )
-    parser.add_argument("--pdb", action="store_true", help="in this process, and a debugger at the kernel's line where it fails")
+    add = parser.add_argument
+    add("file", type=Path, help="a reproducer: .bitverdict/failures/*.json, *.launch, or tests/reproducers/*.json")
+    add("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
+    add("--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout")
+    add("--pdb", action="store_true", help="in this process, and a debugger at the kernel's line where it fails")
     add_format(parser)
     add_pages(parser)
-    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
+    add("--timeout", type=float, default=120.0, metavar="SECONDS")
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
@@ -127,17 +126,16 @@ def _debug(arguments: argparse.Namespace) -> ReplayResult:
 
 
 def add_promote_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a reproducer of .bitverdict/failures")
-    parser.add_argument(
+    add = parser.add_argument
+    add("file", type=Path, help="a reproducer of .bitverdict/failures")
+    add(
         "--expected",
         dest="expected_outcome",
         choices=["pass", "fail"],
         default="pass",
         help="the decision that is expected from now on (default: pass)",
     )
-    parser.add_argument(
-        "--directory", type=Path, default=REPRODUCERS, metavar="DIR", help="where it is kept (default: tests/reproducers)"
-    )
+    add("--directory", type=Path, default=REPRODUCERS, metavar="DIR", help="where it is kept (default: tests/reproducers)")
 
 
 def run_promote(arguments: argparse.Namespace) -> int:

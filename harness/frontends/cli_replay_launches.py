@@ -12,19 +12,18 @@ EXIT_EQUAL, DIFFERS, EXIT_NOTHING = 0, 1, 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help="'FILE.py ARGS', '-m MODULE ARGS' or 'pytest ARGS', quoted")
-    parser.add_argument("--tasks-from", type=Path, metavar="FILE", help="more of them, one a line")
-    parser.add_argument("--on", default="cuda:0", metavar="MACHINE", help="what replays: cuda:N, or emulated:sm_NN to try it out")
-    parser.add_argument(
-        "--arch", default="", metavar="sm_NN", help="of the emulated GPU (default: that of the machine that replays)"
-    )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="tasks that run at once (default 1)")
-    parser.add_argument("--configurations", nargs="+", default=["first"], metavar="C",
+    add = parser.add_argument
+    add("tasks", nargs="*", metavar="TASK", help="'FILE.py ARGS', '-m MODULE ARGS' or 'pytest ARGS', quoted")
+    add("--tasks-from", type=Path, metavar="FILE", help="more of them, one a line")
+    add("--on", default="cuda:0", metavar="MACHINE", help="what replays: cuda:N, or emulated:sm_NN to try it out")
+    add("--arch", default="", metavar="sm_NN", help="of the emulated GPU (default: that of the machine that replays)")
+    add("--jobs", type=int, default=1, metavar="N", help="tasks that run at once (default 1)")
+    add("--configurations", nargs="+", default=["first"], metavar="C",
                         help="of autotuned kernels: 'first', and numbers, taken besides where there is an autotuner")  # fmt: skip
-    parser.add_argument("--seconds", type=float, default=300.0, metavar="S", help="the limit of a task (default 300)")
-    parser.add_argument("--whole", type=float, default=0.0, metavar="S", help="the limit of the run (default: none)")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="a line of JSON a launch; goes on where it ended")
-    parser.add_argument("--cpu-tensors", action="store_true", help="launches may be given tensors of the CPU")
+    add("--seconds", type=float, default=300.0, metavar="S", help="the limit of a task (default 300)")
+    add("--whole", type=float, default=0.0, metavar="S", help="the limit of the run (default: none)")
+    add("--results", type=Path, metavar="FILE", help="a line of JSON a launch; goes on where it ended")
+    add("--cpu-tensors", action="store_true", help="launches may be given tensors of the CPU")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -29,31 +29,28 @@ _ELEMENT = re.compile(r"(?P<name>[\w ]+)\[(?P<index>[\d, ]+)\]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "what",
         metavar="FILE:FUNCTION",
         help="a function without parameters that launches, a test or a launcher in a file, or a shipped kernel",
     )
-    parser.add_argument(
-        "--target", default="", metavar="T", help="emulated:sm_NN (default: emulated:sm_90, or the first that serves)"
-    )
-    parser.add_argument("--launcher", default="", metavar="FILE:FUNCTION", help="your launcher, on a required case of the kernel")
-    parser.add_argument("--case", type=int, default=1, metavar="N", help="of a test or a kernel the required case (default 1)")
-    parser.add_argument("--launch", type=int, default=0, metavar="N", help="which launch, from 1 (default: the last)")
-    parser.add_argument("--program", type=int, default=0, metavar="P", help="which program, counted over the grid (default 0)")
-    parser.add_argument("--tile", default="", metavar="NAME", help="print this variable's last value in the program")
-    parser.add_argument("--line", type=int, default=0, metavar="N", help="with --tile: its last value of line N")
-    parser.add_argument(
+    add("--target", default="", metavar="T", help="emulated:sm_NN (default: emulated:sm_90, or the first that serves)")
+    add("--launcher", default="", metavar="FILE:FUNCTION", help="your launcher, on a required case of the kernel")
+    add("--case", type=int, default=1, metavar="N", help="of a test or a kernel the required case (default 1)")
+    add("--launch", type=int, default=0, metavar="N", help="which launch, from 1 (default: the last)")
+    add("--program", type=int, default=0, metavar="P", help="which program, counted over the grid (default 0)")
+    add("--tile", default="", metavar="NAME", help="print this variable's last value in the program")
+    add("--line", type=int, default=0, metavar="N", help="with --tile: its last value of line N")
+    add(
         "--element",
         default="",
         metavar="NAME[I,J]",
         help="who touched this element of a tensor, which registers hold that of a tile",
     )
-    parser.add_argument(
-        "--errors", default="", metavar="NAME", help="what each line adds to the error of this tensor's worst element"
-    )
-    parser.add_argument("--facts", action="store_true", help="print widths of accesses and bank conflicts by line")
-    parser.add_argument("--html", type=Path, default=None, metavar="PAGE", help="write a page of the program to look at, one file")
+    add("--errors", default="", metavar="NAME", help="what each line adds to the error of this tensor's worst element")
+    add("--facts", action="store_true", help="print widths of accesses and bank conflicts by line")
+    add("--html", type=Path, default=None, metavar="PAGE", help="write a page of the program to look at, one file")
 
 
 def run(arguments: argparse.Namespace) -> int:

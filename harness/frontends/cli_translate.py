@@ -15,12 +15,11 @@ EXIT_PRINTED, FAULT, EXIT_NOTHING = 0, 1, 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="STEM | FILE", help="a kernel that has a contract, or a Python file that launches kernels")
-    parser.add_argument("--target", default="", metavar="T", help="emulated:sm_NN (default: the first that serves the kernel)")
-    parser.add_argument(
-        "--launcher", default="", metavar="FILE:FUNCTION", help="your own launcher, on the first required case of the kernel"
-    )
-    parser.add_argument("--tile-program", action="store_true", help="print the tile program that the compiler made instead")
+    add = parser.add_argument
+    add("what", metavar="STEM | FILE", help="a kernel that has a contract, or a Python file that launches kernels")
+    add("--target", default="", metavar="T", help="emulated:sm_NN (default: the first that serves the kernel)")
+    add("--launcher", default="", metavar="FILE:FUNCTION", help="your own launcher, on the first required case of the kernel")
+    add("--tile-program", action="store_true", help="print the tile program that the compiler made instead")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -33,25 +33,22 @@ DEFAULT_TARGET = "emulated:sm_90"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("address", metavar="FILE:FUNCTION", help="a launcher, a test or a contract; or a kernel, with --launcher")
-    parser.add_argument(
-        "kernel", nargs="?", default="", metavar="KERNEL", help="by whose mathematics a launcher is judged (default: its own name)"
-    )
-    parser.add_argument("--launcher", default="", metavar="FILE:FUNCTION", help="judge this by the mathematics of the kernel named")
-    parser.add_argument(
+    add = parser.add_argument
+    add("address", metavar="FILE:FUNCTION", help="a launcher, a test or a contract; or a kernel, with --launcher")
+    add("kernel", nargs="?", default="", metavar="KERNEL", help="by whose mathematics a launcher is judged (default: its own name)")
+    add("--launcher", default="", metavar="FILE:FUNCTION", help="judge this by the mathematics of the kernel named")
+    add(
         "--target",
         action="append",
         default=[],
         metavar="T",
         help=f"as of run (default: the GPU that is here, else {DEFAULT_TARGET})",
     )
-    parser.add_argument("--sealed", action="store_true", help="the launcher is not trusted, as of run")
-    parser.add_argument("-k", default=None, metavar="EXPR", help="cases whose words the expression holds for, as of run")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
-    parser.add_argument(
-        "--timeout", type=float, default=20.0, metavar="SECONDS", help="a case that takes longer is a timeout (default: 20)"
-    )
+    add("--sealed", action="store_true", help="the launcher is not trusted, as of run")
+    add("-k", default=None, metavar="EXPR", help="cases whose words the expression holds for, as of run")
+    add("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
+    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    add("--timeout", type=float, default=20.0, metavar="SECONDS", help="a case that takes longer is a timeout (default: 20)")
 
 
 def run(arguments: argparse.Namespace) -> int:
