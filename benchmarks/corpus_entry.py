@@ -109,12 +109,7 @@ def by_type(got: torch.Tensor) -> tuple[float, float]:
     return torch.testing._comparison.default_tolerances(got.dtype)
 
 
-def compared(
-    got: Any,
-    expected: Any,
-    tolerance: Tolerance = by_type,
-    names: Sequence[str] = (),
-) -> Iterator[Compared]:
+def compared(got: Any, expected: Any, tolerance: Tolerance = by_type, names: Sequence[str] = ()) -> Iterator[Compared]:
     """Each tensor of `got` beside the one of `expected`."""
     results, references = tensors(got), tensors(expected)
     if len(results) != len(references):

@@ -36,12 +36,7 @@ ENTRIES: list[Entry] = []
 
 
 def add(
-    name: str,
-    operands: Callable[[Given], tuple],
-    reference: Callable[..., Any],
-    terms: int = 1,
-    entry: str = "",
-    **options: Any,
+    name: str, operands: Callable[[Given], tuple], reference: Callable[..., Any], terms: int = 1, entry: str = "", **options: Any
 ) -> None:
     """An entry for the function `name` of the package; its sums have `terms` terms."""
 

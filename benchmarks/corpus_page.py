@@ -39,10 +39,7 @@ def page(
     beside = {(o.package, o.entry): o for o in done.values() if o.on == INTERPRETER}
     lines = ["# Published kernels on the emulated GPU", ""]
     lines += ["Printed by `python -m benchmarks.corpus` and `python -m benchmarks.upstream_tests`.", ""]
-    lines += [
-        f"{date.today()}, Triton {triton.__version__}, torch {torch.__version__.split('+')[0]}, {target}.",
-        "",
-    ]
+    lines += [f"{date.today()}, Triton {triton.__version__}, torch {torch.__version__.split('+')[0]}, {target}.", ""]
     lines += _packages(wanted, found)
     lines += _speed(found, beside, timed_at)
     lines += ["## Not right", "", "| package | operation | state | said | at | whose |", "| --- | --- | --- | --- | --- | --- |"]

@@ -174,18 +174,7 @@ def on_redis(out: Path) -> dict:
     url = f"redis://127.0.0.1:{port}/0"
     with running(words, out / "redis.txt", port):
         given = os.environ | {"BITVERDICT_STATE": str(out / "state")}
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *PLUGINS,
-            "--bv-database",
-            url,
-            str(file),
-        ]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGINS, "--bv-database", url, str(file)]
         told = [subprocess.run(command, cwd=CHECKOUT, env=given, capture_output=True, text=True, timeout=SECONDS) for _ in range(2)]
         keys = len(redis.Redis.from_url(url).keys())
     (out / "pytest.txt").write_text("".join(each.stdout + each.stderr for each in told))

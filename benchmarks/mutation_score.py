@@ -38,15 +38,7 @@ shows it. *Not judged*: a difference that no required case is made to show. Each
 those of `block_scaled_matmul`'s programs, given to a class. None is a proof; a mutant without a reason was not examined."""
 MACHINES = {
     "sm_80": ("ampere_gemm", "pointer_gather_scatter_matmul", "grouped_matmul", "swiglu", "dropout"),
-    "sm_90": (
-        "fp8_blockwise_matmul",
-        "split_k_matmul",
-        "softmax",
-        "rope",
-        "attention",
-        "quantize_mxfp",
-        "matmul",
-    ),
+    "sm_90": ("fp8_blockwise_matmul", "split_k_matmul", "softmax", "rope", "attention", "quantize_mxfp", "matmul"),
 }
 """Architecture -> kernels that are judged on it; every other one on the newest target that has its features."""
 PROGRAMS, SOURCES = 120, 60

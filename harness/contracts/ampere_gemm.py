@@ -108,13 +108,7 @@ class AmpereGemmContract(BlockedContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
         d = result_buffer(case, tensors["a"], (p.m, p.n), pad=p.d_pad, dtype="fp32")
-        result = call_launcher(
-            launcher or self.module.ampere_gemm,
-            tensors["a"],
-            tensors["b"],
-            d=d,
-            **vars(g),
-        )
+        result = call_launcher(launcher or self.module.ampere_gemm, tensors["a"], tensors["b"], d=d, **vars(g))
         return {"c": result if d is None or launcher is not None else d}
 
 

@@ -69,12 +69,7 @@ class HopperMatmulContract(BlockedContract):
         p, g = case.problem, case.config
         c = result_buffer(case, tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out, optional=p.out == p.dtype)
         result = call_launcher(
-            launcher or self.module.hopper_matmul,
-            tensors["a"],
-            tensors["b"],
-            c=c,
-            transpose_b=p.transpose_b,
-            **vars(g),
+            launcher or self.module.hopper_matmul, tensors["a"], tensors["b"], c=c, transpose_b=p.transpose_b, **vars(g)
         )
         return {"c": result if c is None or launcher is not None else c}
 

@@ -482,15 +482,7 @@ _CUDA: dict[str, Any] = {
     "range": _range,
     "profile": _range,
     **dict.fromkeys(
-        (
-            "empty_cache",
-            "set_per_process_memory_fraction",
-            "reset_accumulated_memory_stats",
-            "range_end",
-            "mark",
-            "start",
-            "stop",
-        ),
+        ("empty_cache", "set_per_process_memory_fraction", "reset_accumulated_memory_stats", "range_end", "mark", "start", "stop"),
         _ignore_call,
     ),
     **GPU_TYPES,

@@ -159,7 +159,7 @@ def load_afresh(address: str) -> Any:
     place, _, name = address.rpartition(":")
     module = sys.modules.get(place)
     path = Path(place).resolve() if place.endswith(".py") else Path(str(module.__file__ if module else place))
-    found = attrgetter(name)(_load_file(path, address, again=place if module else ""))
+    found = attrgetter(name)(_load_file(path, address, sibling=place if module else ""))
     stands_for = getattr(found, "__launcher__", None)
     return found if stands_for is None else stands_for.fresh_launcher()
 
@@ -211,13 +211,13 @@ def _note_import(address: str) -> Iterator[None]:
         _import_stack.remove(address)
 
 
-def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
-    """The module of the file at `path`, once per process. `again`: anew, as a sibling of the module of that name, if it has one."""
+def _load_file(path: Path, address: str, *, sibling: str | None = None) -> Any:
+    """The module of the file at `path`, once per process. `sibling`: anew, beside the module of that name, if it has one."""
     before_importing()
     package = package_of(path)
     name = f"{package}{'.' if package else ''}_loaded_{path.stem}_{abs(hash(str(path))):x}"
-    if again is not None:
-        name = f"{again or name}_again_{len(sys.modules)}"
+    if sibling is not None:
+        name = f"{sibling or name}_again_{len(sys.modules)}"
     if name in sys.modules:
         return sys.modules[name]
     sealing.refuse(path)

@@ -375,14 +375,4 @@ def fault(outcome: str, message: str, step: ThreadStep, **details: object) -> Em
     return EmulatedFault(outcome, message, step.place, {"instruction": str(step.statement), "PTX line": step.line, **details})
 
 
-__all__ = [
-    "BUILDERS",
-    "DATA",
-    "KernelProgram",
-    "Parameter",
-    "StatementReader",
-    "ThreadStep",
-    "fault",
-    "instruction",
-    "read_kernel",
-]
+__all__ = ["BUILDERS", "DATA", "KernelProgram", "Parameter", "StatementReader", "ThreadStep", "fault", "instruction", "read_kernel"]

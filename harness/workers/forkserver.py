@@ -92,8 +92,8 @@ def start_early() -> None:
 
 
 def start_forked() -> None:
-    """The server as a fork of this process, where that needs what the server has imported: it is imported once, and not by two
-    processes: on a busy machine that takes twice as long. To be called before a user's file is imported."""
+    """The server as a fork of this process, which needs what the server imports too: two processes that import it take twice the
+    time of a busy machine. To be called before a user's file is imported."""
     with _start_lock, trusted_imports.installed_alone():
         for name in (*PRELOADED_MODULES[:-1], *FIRST_WHEN_IDLE):
             importlib.import_module(name)

@@ -306,10 +306,7 @@ WRONG = [
         lambda draw: draw.size(1),
         r"test_described.py:\d+: draw.size\(\) missing 1 required positional argument: 'high'; what a body",
     ),
-    (
-        lambda draw: draw.size("1", 2),
-        r"test_described.py:\d+: draw.size\('1', 2\): must be integers; divide by //; what",
-    ),
+    (lambda draw: draw.size("1", 2), r"test_described.py:\d+: draw.size\('1', 2\): must be integers; divide by //; what"),
     (lambda draw: draw.tensor("fp16"), r"draw.tensor\(\) missing 1 required positional argument: 'shape'"),
     (lambda draw: draw.tensr(1, 2), r"draw has no tensr \(did you mean 'tensor'\?\)"),
     (lambda draw: draw.tensor("fp16", 2, strides="columns"), "must be None, 'contiguous', 'rows', 'any' or 'far'"),

@@ -40,12 +40,7 @@ from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.triton_release import (
-    PROVEN_RELEASES,
-    InstalledTriton,
-    has_exact_scales,
-    numbers_of,
-)
+from bitverdict.harness.model.triton_release import PROVEN_RELEASES, InstalledTriton, has_exact_scales, numbers_of
 from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.kernels import softmax
 

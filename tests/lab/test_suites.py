@@ -152,10 +152,7 @@ def test_the_page_tells_what_a_real_gpu_decides_otherwise() -> None:
                 "tests": [{"test": "ab"[place], "state": state, "said": state} for place, state in found],
             }
         ]
-        for found in (
-            ((0, "passed"), (1, "fault found")),
-            ((0, "passed"), (1, "passed")),
-        )
+        for found in (((0, "passed"), (1, "fault found")), ((0, "passed"), (1, "passed")))
     )
     here[0]["tests"].append({"test": "c", "state": "too large"})
     there[0]["tests"].append({"test": "c", "state": "passed", "said": ""})

@@ -233,9 +233,7 @@ def below(run: int, part: str, text: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("part", "text"),
-    [("maps", "libtorch_cpu"), ("comm", "bv-workers")],
-    ids=["torch's library", "the server of the workers"],
+    ("part", "text"), [("maps", "libtorch_cpu"), ("comm", "bv-workers")], ids=["torch's library", "the server of the workers"]
 )
 @pytest.mark.share(4)
 def test_ctrl_c_while_modules_are_imported_is_quiet(part: str, text: str, tmp_path: Path) -> None:

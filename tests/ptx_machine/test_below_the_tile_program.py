@@ -148,9 +148,7 @@ def test_a_case_says_that_its_ptx_ran_and_fails_where_it_differs(monkeypatch: py
 def test_a_case_whose_ptx_is_not_executed_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     real = below_the_tile_program.kernel_program
     monkeypatch.setattr(
-        below_the_tile_program,
-        "kernel_program",
-        lambda text: real(text.replace("\tret;", "\tistypep.texref %p1, %rd1;\n\tret;")),
+        below_the_tile_program, "kernel_program", lambda text: real(text.replace("\tret;", "\tistypep.texref %p1, %rd1;\n\tret;"))
     )
     verdict = judge(replace(required_case("softmax"), ptx=True), SM_80, explained=False)
     assert verdict.outcome is Outcome.PASS and any("its PTX was not executed" in line for line in verdict.advice)

@@ -416,10 +416,7 @@ def test_an_unknown_instruction_is_refused_with_its_line_before_any_runs() -> No
     assert out.item() == 0
 
 
-@pytest.mark.parametrize(
-    ("size", "said"),
-    [((0,), "a grid or a block is one to three positive integers"), (4097, "at most")],
-)
+@pytest.mark.parametrize(("size", "said"), [((0,), "a grid or a block is one to three positive integers"), (4097, "at most")])
 def test_a_shape_that_no_gpu_takes_is_refused(size: object, said: str) -> None:
     with emulated("sm_80"), pytest.raises(ValueError, match=said):
         ptx_kernel(ADD_ONE)[1, size](torch.zeros(1), torch.zeros(1), 1)  # type: ignore[index]

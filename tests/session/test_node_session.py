@@ -14,13 +14,7 @@ from bitverdict.harness.session import session as session_module
 from bitverdict.harness.session import tally
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.session import Session
-from tests.support.fake_runs import (
-    PLAIN,
-    FakeClock,
-    FakePool,
-    sources,
-    verdict,
-)
+from tests.support.fake_runs import PLAIN, FakeClock, FakePool, sources, verdict
 from tests.support.vector_add import ADDRESS, HOST
 
 

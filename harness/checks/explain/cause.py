@@ -11,13 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitverdict.harness.checks.explain.changed_operations import changes_of
-from bitverdict.harness.checks.explain.evaluation import (
-    Operation,
-    cost,
-    evaluate_reference,
-    evaluate_with_changes,
-    operations,
-)
+from bitverdict.harness.checks.explain.evaluation import Operation, cost, evaluate_reference, evaluate_with_changes, operations
 from bitverdict.harness.checks.explain.evidence import ENOUGH, MOST_BITS, CauseFinding, Evidence, learned_noise
 from bitverdict.harness.checks.explain.hypotheses import ZEROS, SearchTooLong, SearchWork, evaluate_or_none, hypotheses
 from bitverdict.harness.checks.explain.roundings import of_operands_and_operations, of_the_accumulator, of_the_store, saturation

@@ -85,10 +85,7 @@ _ON_CHIP = {
 """Memory on the chip knows what is enclosed in it: these make views of it, or carry that in and out."""
 _STORES_ON_CHIP = {"ttg.local_alloc", "ttg.local_store", "ttng.tmem_alloc", "ttng.tmem_store", "ttng.warp_group_dot"}
 """Those that take tensors which may be enclosed."""
-_READS_AT = {
-    "tt.atomic_rmw": ("pointer", "value", "mask?"),
-    "tt.atomic_cas": ("pointer", "expected", "value"),
-}
+_READS_AT = {"tt.atomic_rmw": ("pointer", "value", "mask?"), "tt.atomic_cas": ("pointer", "expected", "value")}
 _MOVES = {
     "tt.load": ("pointer", "mask?", "other?"),
     "tt.store": ("pointer", "value", "mask?"),

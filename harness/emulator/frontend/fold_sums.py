@@ -16,10 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from bitverdict.harness.emulator.frontend.assembly import (
-    Instruction,
-    marked_ptx,
-)
+from bitverdict.harness.emulator.frontend.assembly import Instruction, marked_ptx
 from bitverdict.harness.emulator.frontend.assembly_sums import flatten
 from bitverdict.harness.emulator.frontend.float_instructions import (
     adds,

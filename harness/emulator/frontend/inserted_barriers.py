@@ -30,10 +30,7 @@ _UNCONVERTIBLE = f'''  "tt.func"() <{{function_type = (tuple<i32>) -> (), sym_na
 '''
 _MODULE = '"builtin.module"() ({\n'
 _FUNCTIONS = ("builtin.module", "tt.func", "llvm.func", "llvm.mlir.global")
-_CASTS = (
-    "builtin.unrealized_conversion_cast",
-    "llvm.mlir.",
-)  # from the arguments of a function in LLVM to the program's
+_CASTS = ("builtin.unrealized_conversion_cast", "llvm.mlir.")  # from the arguments of a function in LLVM to the program's
 _CONVERTED_WITH_FUNCTIONS = {"llvm.br": "cf.br", "llvm.cond_br": "cf.cond_br", "llvm.return": "tt.return"}  # by AMD's compiler
 _BARRIERS = (
     "ttg.barrier", "ttg.local_barrier", "gpu.barrier", "ttng.cluster_barrier", "ttng.cluster_arrive", "ttng.cluster_wait",

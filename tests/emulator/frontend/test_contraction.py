@@ -172,10 +172,7 @@ RULES: dict[str, tuple[list[str], Formula, Formula]] = {
         lambda x, y, z, w: fma(x, y, z) * fma(x, y, -w),
         lambda x, y, z, w: (x * y + z) * fma(x, y, -w),
     ),
-    "with its sign changed": (
-        ["z = -(x * y) + z"],
-        *by_negation(lambda x, y, z, w: fma(-x, y, z), lambda x, y, z, w: z - x * y),
-    ),
+    "with its sign changed": (["z = -(x * y) + z"], *by_negation(lambda x, y, z, w: fma(-x, y, z), lambda x, y, z, w: z - x * y)),
     "with its sign changed, and the other taken away": (
         ["z = -(x * y) - z"],
         *by_negation(lambda x, y, z, w: fma(-x, y, -z), lambda x, y, z, w: -(x * y) - z),

@@ -228,9 +228,4 @@ def test_values_of_regions_side_by_side_have_names_of_their_own() -> None:
     for _ in range(2):  # a second call changes nothing
         make_names_unique(program)
         named = [(op.results, op.operands) for op in program.operations() if op.results]
-        assert named == [
-            (["%p"], ["%x", "%x"]),
-            (["%s"], ["%p", "%x"]),
-            (["%p.1"], ["%x", "%y"]),
-            (["%s.1"], ["%p.1", "%x"]),
-        ]
+        assert named == [(["%p"], ["%x", "%x"]), (["%s"], ["%p", "%x"]), (["%p.1"], ["%x", "%y"]), (["%s.1"], ["%p.1", "%x"])]

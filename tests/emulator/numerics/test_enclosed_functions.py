@@ -18,16 +18,7 @@ from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 from bitverdict.reference.special_functions.sequences import divide
 from bitverdict.reference.special_functions.sequences import exp as exp_words
 from bitverdict.reference.special_functions.sequences import log as log_words
-from tests.support.enclosed_kernels import (
-    N,
-    choices,
-    converted,
-    decided,
-    functions,
-    holds,
-    integers,
-    operands,
-)
+from tests.support.enclosed_kernels import N, choices, converted, decided, functions, holds, integers, operands
 
 
 @pytest.fixture(autouse=True)

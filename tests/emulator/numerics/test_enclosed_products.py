@@ -253,8 +253,7 @@ def test_a_product_in_flight_or_in_tensor_memory_holds_both_sums(kind: str, arch
 
 
 @pytest.mark.parametrize(
-    ("dtype", "arch", "said"),
-    [(torch.int8, "sm_90", "tt.dot|ttng.warp_group_dot"), (torch.float16, "gfx942", "tt.dot")],
+    ("dtype", "arch", "said"), [(torch.int8, "sm_90", "tt.dot|ttng.warp_group_dot"), (torch.float16, "gfx942", "tt.dot")]
 )
 def test_a_product_of_integers_or_on_amd_is_refused(dtype: torch.dtype, arch: str, said: str, open_sums: None) -> None:
     x, y, z = (torch.zeros(64, 64) for _ in range(3))

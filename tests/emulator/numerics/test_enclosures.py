@@ -22,14 +22,7 @@ from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
-from bitverdict.harness.emulator.numerics.enclosures import (
-    EnclosedRoom,
-    Enclosure,
-    Enclosures,
-    keys,
-    refuse,
-    words_of,
-)
+from bitverdict.harness.emulator.numerics.enclosures import EnclosedRoom, Enclosure, Enclosures, keys, refuse, words_of
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import compare, with_enclosed
 from bitverdict.harness.judge.judge import _compare_output
