@@ -206,7 +206,6 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
     function.locals |= {parameter.name: PARAMETERS + 256 * number for number, parameter in enumerate(parameters)}
     insert_calls(module, function)
     blocks = _blocks(module, function, files)
-    contract_quotients(blocks)
     return KernelProgram(
         text,
         function,
@@ -341,6 +340,7 @@ def _blocks(module: Module, function: Function, files: dict[str, str]) -> list[B
             block.next_block = -1
     for block, label in targets:
         block.target = block_of_label[label]
+    contract_quotients(blocks)
     for block in blocks:
         for step in block.steps:
             note_registers(block, step)

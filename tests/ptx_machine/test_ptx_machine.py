@@ -119,18 +119,23 @@ QUOTIENT_SUM = kernel(
         ("sub.f32 %f5, %f4, %f3", "sub.f32 %f5, %f3, %f4", True, -1),
         ("sub.f32", "sub.rn.f32", False, 1),
         ("st.global", "max.f32 %f6, %f4, %f5; st.global", False, 1),  # which takes the quotient too
-        ("sub.f32", "mov.f32 %f2, %f1; sub.f32", False, 1),  # which replaces the divisor
+        ("sub.f32", "mov.f32 %f2, %f1; sub.f32", True, 1),
+        ("sub.f32", "mov.f32 %f4, %f3; sub.f32", False, 1),  # the quotient itself is gone: nothing less nothing
+        ("sub.f32", "bar.sync 0; sub.f32", True, 1),
+        ("sub.f32", "setp.lt.u32 %p1, %r0, 99; @%p1 ld.global.f32 %f6, [%rd4]; sub.f32", False, 1),
+        ("sub.f32", "setp.lt.u32 %p1, %r0, 99; @%p1 mov.f32 %f6, %f1; sub.f32", True, 1),
+        ("sub.f32", "setp.lt.u32 %p1, %r0, 999; @%p1 sub.f32", True, 1),
+        ("sub.f32", "setp.lt.u32 %p1, %r0, 999; @!%p1 bra OVER; st.global.f32 [%rd5], %f1; OVER: sub.f32", False, 1),
     ],
     ids=[
-        "one fma",
-        "one fma, of the other sign",
-        "of a named rounding",
-        "of a quotient with two uses",
-        "of a divisor that is gone",
+        "one fma", "one fma, of the other sign", "of a named rounding", "of a quotient with two uses", "of a replaced divisor",
+        "of a replaced quotient",
+        "over a barrier", "over a guarded load", "over a guarded move", "under a guard", "over a branch",
     ],
-)
+)  # fmt: skip
 def test_a_sum_takes_a_quotient_in_where_ptxas_does(before: str, after: str, is_fused: bool, sign: int) -> None:
-    """Less the rounded quotient it is zero, and as one fma what the last product of `div.full` was rounded by."""
+    """Less the rounded quotient it is zero, and as one fma what the last product of `div.full` was rounded by. Each row is what
+    `ptxas-blackwell` of Triton 3.9.0 made of these lines for sm_90a."""
     x, y, out = torch.randn(128), torch.randn(128), torch.zeros(128)
     left, right = division_factors(x.numpy().view(np.uint32), y.numpy().view(np.uint32))
     products = left.view(np.float32).astype(np.float64) * right.view(np.float32)  # exact

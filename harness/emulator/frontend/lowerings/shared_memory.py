@@ -83,9 +83,11 @@ def subslice(t: Translator, op: Operation) -> None:
 
 @lowers("ttng.tmem_subslice")
 def tensor_subslice(t: Translator, op: Operation) -> None:
-    """Elements from `offset` on along axis `dim`: inside a block, or blocks from a multiple of how many they are."""
+    """Elements from `offset` on along axis `dim` (of columns `N`, on Triton 3.8): inside a block, or blocks from a multiple
+    of how many they are."""
     kind = t.result(op)
-    shape, dim, offset = kind.shape, op.integer("dim"), op.integer("offset")
+    shape, dim = kind.shape, op.integer("dim", len(kind.shape) - 1)
+    offset = op.integer("N" if "N" in op.attributes else "offset")
     if dim >= len(shape) - 2 and offset % shape[dim]:
         block = layout_number(t.program.expand(kind.layout), "blockM" if dim == len(shape) - 2 else "blockN")
         if not block or offset // block != (offset + shape[dim] - 1) // block:
