@@ -60,7 +60,9 @@ EXAMINED = (
     "FlagGems runs on Triton 3.6.0, nearest to its commit of those that are tried: on 3.8 a block pointer has no `element_ty`, "
     "and on 3.9 there is none. Its `LibEntry` adds what heuristics and tuning give a kernel on Triton 3.3 to 3.5 alone: from "
     "the second call on, later releases are handed too few arguments (`takes 15 arguments, 11 were given`; torch turns the same "
-    "into `'>' not supported`). Theirs.",
+    "into `'>' not supported`). Theirs. On the real GPU tests shared a process, where a second launch fails so; three "
+    "such tests in one process fail under `--emulate` alike.",
+    "On the real GPU Liger's rope met an older transformers. LlamaMLP in bf16 and FlagGems' processes differ: not read further.",
     "Ours, mended since: FlagGems' mm hands `get_device_capability` a tuple, which torch takes for the current device; and torch's "
     "`nan_to_num` of bf16 was computed in fp32, so that its greatest word rounded to infinity.",
     "FlagGems' pow of fp16 and bf16 asks libdevice for a function of two types, which Triton 3.6.0 lacks. That release leaves out "
