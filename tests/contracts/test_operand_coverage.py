@@ -2,7 +2,7 @@
 packed block of scales and every residue, on each target it runs on; and a code that is inconclusive is not counted.
 
 "Reaches" means: with its last bit flipped, an expected word of that case is another
-(`bitverdict.harness.contracts.inputs.operand_coverage`)."""
+(`bitverdict.harness.lab.pages.reached_codes`)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ from triton.tools.mxfp import MXFP4Tensor, MXScaleTensor
 
 from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE_CODES, Side
-from bitverdict.harness.contracts.inputs.operand_coverage import (
-    COVER_DENSE,
-    ReachedCodes,
-    cover,
-    reached_codes,
-    scale_class,
-    scale_classes,
-)
+from bitverdict.harness.contracts.inputs.operand_coverage import COVER_DENSE, cover, scale_class
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, result_words, scaled_plan
 from bitverdict.harness.lab.pages.coverage import SCALE_CODES, CoverageCounts, count_coverage, format_table, main
+from bitverdict.harness.lab.pages.reached_codes import ReachedCodes, reached_codes, scale_classes
 from bitverdict.harness.model.targets import target
 from bitverdict.kernels.scaled_operands import FORMATS
 from bitverdict.reference.formats import E4M3, decode, encode

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
-from bitverdict.harness.contracts.inputs.operand_coverage import SPREADS, ReachedCodes, reached_codes, scale_classes
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, result_words, scaled_plan
+from bitverdict.harness.lab.pages.reached_codes import SPREADS, ReachedCodes, reached_codes, scale_classes
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.kernels.scaled_operands import FORMATS
