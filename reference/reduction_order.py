@@ -171,6 +171,13 @@ def combine_registers(registers: Sequence[Parts], combine: Combine, elements: El
     return words
 
 
+def across(combine: Combine, loaded: bool = False) -> Combine:
+    """What combines words of two lanes, which they have `loaded` from memory or not: `combine`, by which a thread combines its own,
+    unless that has another."""
+    other = getattr(combine, "across", combine)
+    return getattr(combine, "loaded", other) if loaded else other
+
+
 def copies(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, elements: Elements | None = None) -> Parts | None:
     """As `reduced`, of a combination that is not the same both ways: the word of every lane that has the result, along `axis`,
     lane 0 first. In a shuffle each lane combines its own word with the other's.
@@ -185,11 +192,11 @@ def copies(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, ele
         size = len(lane_parts[0])
         combine_first = elements.add_first if elements else combine
         lane_parts, elements = combine_first(*_half(lane_parts, 0, 0, size // 2), *_half(lane_parts, 0, size // 2, size)), None
-    for bits, rest in ((order.lanes, len(order.warps)), (order.warps, 0)):
+    for bits, rest, loaded in ((order.lanes, len(order.warps), False), (order.warps, 0, True)):
         for level in range(len(bits)):
             split = tuple(part.reshape(1 << level, 2, -1, *part.shape[1:]) for part in lane_parts)
             low, high = (tuple(part[:, side] for part in split) for side in (0, 1))
-            combine_first = elements.add_first if elements else combine
+            combine_first = elements.add_first if elements else across(combine, loaded and not level)
             ways = (combine_first(*low, *high), combine_first(*high, *low))
             lane_parts, elements = (
                 tuple(np.stack(pair, 1).reshape(-1, *pair[0].shape[2:]) for pair in zip(*ways, strict=True)),

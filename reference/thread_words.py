@@ -25,6 +25,7 @@ from bitverdict.reference.reduction_order import (
     Layout,
     Parts,
     ReductionOrder,
+    across,
     combine_registers,
 )
 
@@ -207,7 +208,8 @@ def reduced_by_threads(
     def over_lanes(lane_parts: Parts, layout: Layout, first: Combine | None) -> tuple[Parts, Layout]:
         for bit in reversed(range(len(layout.lanes))):
             if layout.lanes[bit][axis]:
-                lane_parts, first = (first or combine)(*lane_parts, *(part[threads ^ 1 << bit] for part in lane_parts)), None
+                other_parts = (part[threads ^ 1 << bit] for part in lane_parts)
+                lane_parts, first = (first or across(combine))(*lane_parts, *other_parts), None
         lanes = tuple((0,) * len(basis) if basis[axis] else basis for basis in layout.lanes)
         warps, left = [], 0
         for basis in layout.warps:
@@ -225,7 +227,7 @@ def reduced_by_threads(
     while shape[axis] > 1:
         between = _between(layout, axis)
         thread_parts = convert(thread_parts, layout, between)
-        thread_parts, layout = over_lanes(thread_parts, between, None)
+        thread_parts, layout = over_lanes(thread_parts, between, across(combine, loaded=True))
     if plan.order.chain and plan.order.warps:
         thread_parts = tuple(settle_stores(part, layout, forms) for part in thread_parts)
     if plan.result is not None:

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 Source = tuple[int, int, int]  # line and column of what loads, and the byte of the result; or line, SHARED and the address
@@ -203,7 +204,8 @@ class FoldDialect:
         return self.makers(name, "fmul")
 
     def makers(self, name: str, kind: str = "") -> frozenset[Mark]:
-        """The operations, or those of one `kind`, whose result the value `name` is, its sign changed perhaps."""
+        """The operations, or those of one `kind`, whose result the value `name` is, its sign changed perhaps. Of equal
+        products LLVM keeps one, under its mark; of a sum with zero what is added to it."""
         marks, seen, worklist = set[Mark](), set[tuple[str, Path]](), [(name, EMPTY_PATH)]
         while worklist:
             place = worklist.pop()
@@ -214,8 +216,49 @@ class FoldDialect:
             if not operation or operation in ("fneg", "bitcast", _CAST) or operation.startswith(("extract", "insert")):
                 worklist += self._step(*place)[1]
             elif operation == kind or not kind:
-                marks.add(mark)
+                marks |= self.equal_products.get(self._factors(place[0]), {mark}) if operation == "fmul" else {mark}
+                worklist += self._beside_zero(*place) if not kind else ()
         return frozenset(marks)
+
+    @cached_property
+    def equal_products(self) -> dict[tuple[str, ...], set[Mark]]:
+        """The marks of the multiplications, by the names of what they multiply."""
+        marks = defaultdict[tuple[str, ...], set[Mark]](set)
+        for name, (operation, _, mark) in self.made.items():
+            if operation == "fmul":
+                marks[self._factors(name)].add(mark)
+        return marks
+
+    def _factors(self, name: str) -> tuple[str, ...]:
+        return tuple(sorted(self.operands(name)))
+
+    def _beside_zero(self, name: str, path: Path) -> list[tuple[str, Path]]:
+        """What the sum `name` adds to zero."""
+        sides = self.operands(name)[:2] if self.made[name][0] == "fadd" else []
+        return [(side, path) for side, other in zip(sides, reversed(sides), strict=True) if self._is_zero(other)]
+
+    def _is_zero(self, name: str) -> bool:
+        return self._constant_text(name).startswith(("(0.0", "(-0.0"))
+
+    def is_foreseen(self, sides: tuple[str, str]) -> bool:
+        """Whether the compiler may take the sum of two `sides` away and leave the same word: of constants, or where one is zero."""
+        return all(map(self._is_constant, sides)) or any(map(self._is_zero, sides))
+
+    def _is_constant(self, name: str) -> bool:
+        operation = self.made.get(name, ("", "", (0, 0)))[0]
+        return bool(self._constant_text(name)) or (
+            operation in ("fadd", "fmul", "fdiv") and all(map(self._is_constant, self.operands(name)))
+        )
+
+    def _constant_text(self, name: str) -> str:
+        """What stands behind the constant that the value `name` is, seen through structs; empty where it is none."""
+        place = name, EMPTY_PATH
+        while (operation := self.made.get(place[0], ("", "", (0, 0)))[0]).startswith(("extractvalue", "insertvalue", "bitcast")):
+            steps = self._step(*place)[1]
+            if len(steps) != 1:
+                return ""
+            (place,) = steps
+        return self.made[place[0]][1] if operation == "mlir.constant" and not place[1] else ""
 
     def register_of(self, name: str, registers: dict[str, int]) -> list[int | None]:
         """The register that each lane of the value `name` is; None where it is none."""

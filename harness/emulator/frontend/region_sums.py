@@ -21,8 +21,9 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 
 Side = int | str | None  # the side whose product a sum takes in, None where it adds, or why that is not known
 RegionSums = dict[str, dict[int, Side]]
-"""By the kinds of the two sides ("result element", and `WORDS` where neither is an element), and by the line of a sum."""
-WORDS = "words"
+"""By the kinds of the two sides ("result element", and `WORDS` where neither is an element), and by the line of a sum. In a
+reduction two that a thread computed and two that it did not are kinds of their own: LLVM may know a product of what it computed."""
+WORDS, IN_THREAD, FROM_MEMORY = "words", "result result", "other other"
 _SUMS = ("arith.addf", "arith.subf")
 _DIRECT = (*_SUMS, "arith.mulf")  # operations that become one of the dialect, of the same operands
 
@@ -42,7 +43,7 @@ def region_sums(program: MarkedProgram, op: Operation) -> RegionSums:
                     if operand in side_of:
                         kinds[side_of[operand]].add(side_kind(name, op, body, dialect))
         pair = " ".join("+".join(sorted(each)) for each in kinds)
-        pair = pair if "element" in pair else WORDS
+        pair = pair if "element" in pair or (pair in (IN_THREAD, FROM_MEMORY) and op.name == "tt.reduce") else WORDS
         additions += [
             (pair, inner, dialect.addition(names[0], {}))
             for line, names in values.items()
@@ -55,6 +56,7 @@ def region_sums(program: MarkedProgram, op: Operation) -> RegionSums:
     sides_by_pair: dict[str, dict[int, list[list[Side]]]] = defaultdict(lambda: defaultdict(list))
     for pair, inner, addition in additions:
         sides = [_side(inner, addition, *instruction, program) for instruction in by_mark.get(addition.mark, ())]
+        sides = sides or [None] * program.dialect.is_foreseen(addition.names)
         sides_by_pair[pair][inner.line].append(sides)
     own_marks = {addition.mark for *_, addition in additions}
     is_whole = all(mark in own_marks or (mark[0] and mark[0] not in body) for mark in by_mark)
@@ -109,4 +111,4 @@ def side_kind(name: str, op: Operation, lines: Iterable[int], dialect: FoldDiale
     return "other" if dialect.made.get(struct, ("", "", (0, 0)))[2][0] == op.last_line + 1 else "element"
 
 
-__all__ = ["WORDS", "RegionSums", "Side", "region_sums"]
+__all__ = ["FROM_MEMORY", "IN_THREAD", "WORDS", "RegionSums", "Side", "region_sums"]

@@ -71,25 +71,23 @@ REGIONS = (  # of several sums, which fuse products among the elements first, an
     Launch("scan of pairs of products", 1, 64, F32, 4),  # each thread has one element, and a chain that nobody needs
     Launch("scan of pairs of products", 16, 16, F16, 1),  # two products are one instruction
     Launch("scan of pairs of products", 32, 8, F32, 4, "sm_100"),
-)
-COMBINATIONS = (  # of several sums, one of which is fused in one place and not in another
-    Launch("Welford", 32, 8, F32, 1, "sm_100"),
-    Launch("Welford of products", 32, 8, F32, 1),
-    Launch("variance of counts", 32, 8, F32, 1),
+    Launch("variance of counts", 32, 8, F32, 1),  # LLVM knows the mean times the count of what a thread has combined before
     Launch("variance of counts", 8, 64, F32, 4, "sm_100"),
     Launch("variance of counts", 4, 32, F32, 1),
+    Launch("variance of counts", 1, 64, BF16, 4),  # a thread has one element, and loads what other warps have
+    Launch("variance of counts", 1, 1024, F32, 4),
 )
-OF_A_CHAIN = (*REGIONS[:2], *COMBINATIONS[1:])
-"""Open where a thread adds one element after another: it has the result of two beside the third, of which a later sum takes in what
-came before. A tree has none."""
+COMBINATIONS = (  # of several sums, of which the vectoriser packs other ones in other places
+    Launch("Welford", 32, 8, F32, 1, "sm_100"),
+    Launch("Welford of products", 32, 8, F32, 1),
+)
 
 
 def is_open(launch: Launch, program: str) -> bool:
-    """Whether `program`, the PTX of `launch`, fuses a sum of a combination in one place and not in another."""
-    if not sums_by_tree():
-        return launch in OF_A_CHAIN
-    if launch not in COMBINATIONS or not launch.kind.startswith("Welford"):
-        return launch in COMBINATIONS
+    """Whether `program`, the PTX of `launch`, fuses a sum of a combination in one place and not in another. In a chain these places
+    are told apart by what they combine."""
+    if launch not in COMBINATIONS or not sums_by_tree():
+        return False
     lines, first = inspect.getsourcelines(fusion_kernels._welford.fn)  # whose mean is one sum of one product
     mean = first + next(i for i, line in enumerate(lines) if "return mean_a + delta * share" in line)
     places = re.split(r"^\s*\.loc\s.*fusion_kernels\.py:", program, flags=re.MULTILINE)

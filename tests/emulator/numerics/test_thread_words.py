@@ -98,6 +98,22 @@ def test_threads_have_the_copies_that_lanes_have():
     assert found[:16, 0].tolist() == [due[0][0][i] for i in bits]
 
 
+def test_words_of_lanes_and_those_that_they_load_are_combined_apart():
+    """Of 256 elements a thread has two, a warp 64: 128 sums in threads, 124 over lanes, two of what is loaded, one over lanes."""
+
+    def combine(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
+        return (a + b + 1,)
+
+    combine.across = lambda a, b: (a + b + 1_000,)  # type: ignore[attr-defined]
+    combine.loaded = lambda a, b: (a + b + 1_000_000,)  # type: ignore[attr-defined]
+    layout, shape = blocked_layout((1, 256), (1, 2), (1, 32), (1, 4), (1, 0)), (1, 256)
+    order, values = reduction_order(layout, 1), np.zeros((1, 256), np.int64)
+    due = copies((values,), 1, order, combine)
+    plan, held = Reduction(layout, shape, 1, order, None), thread_words.elements(layout, shape)
+    (found,), _ = reduced_by_threads((values.reshape(-1)[held],), plan, combine, None, widths())
+    assert due is not None and {*due[0].flat} == {*found.flat} == {128 + 125_000 + 2_000_000}
+
+
 # -- the words of compiled programs -------------------------------------------------------------------------------------
 def differing(kind: str, rows: int, columns: int, axis: int, warps: int, arch: str = "sm_90", left: int = 0) -> int:
     """Words that differ between the emulated GPU and the PTX."""

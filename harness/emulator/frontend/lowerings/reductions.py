@@ -28,7 +28,7 @@ from bitverdict.harness.emulator.frontend.lowerings.sums import (
     sums_in_doubt,
     taken_products,
 )
-from bitverdict.harness.emulator.frontend.region_sums import WORDS, Side
+from bitverdict.harness.emulator.frontend.region_sums import FROM_MEMORY, IN_THREAD, WORDS, Side
 from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
 from bitverdict.harness.emulator.frontend.thread_copies import Place, spread
 from bitverdict.harness.emulator.frontend.thread_copies import reduce_copies as reduced_copies
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 _EXACT = re.compile(r"arith\.(addi|muli|minsi|maxsi|minui|maxui|andi|ori|xori|maximumf|minimumf|maxnumf|minnumf)$")
 _PACKED_OPERATIONS = ("arith.addf", "arith.mulf")
+_OF_WORDS = {IN_THREAD: "", WORDS: "across", FROM_MEMORY: "loaded"}  # the attribute of the first that is there, for the others
 Combine = Callable[..., tuple[np.ndarray, ...]]
 
 
@@ -280,15 +281,20 @@ def _read_region(t: Translator, op: Operation, operands: tuple[object, ...]) -> 
     except NotAssembled:
         return None  # as it says where such a sum is written
     is_open = any(isinstance(sides.get(line), str) for sides in region_sums.values() for line in lines)
-    if is_open or not lines or region_sums.keys() - {WORDS, *pairs}:
+    if is_open or not lines or region_sums.keys() - {*_OF_WORDS, *pairs}:
         return None
-    if region_sums.keys() == {WORDS}:  # elements are combined as words are
-        return combination(t, op, sides=region_sums[WORDS]), None, operands
+    kinds = [kind for kind in _OF_WORDS if kind in region_sums]
+    kinds = kinds[:1] if all(region_sums[kind] == region_sums[kinds[0]] for kind in kinds) else kinds
+    of_words = [combination(t, op, sides=region_sums[kind]) for kind in kinds]
+    for kind, function in zip(kinds[1:], of_words[1:], strict=True):
+        t.emit(f"{{}}.{_OF_WORDS[kind]} = {{}}", of_words[0], function)
+    if region_sums.keys() <= _OF_WORDS.keys():  # elements are combined as words are
+        return of_words[0], None, operands
     factors, functions = element_factors(t, op), list[Any]()
     for pair, given in zip(pairs, ((True, True), (False, True), (False, True)), strict=True):
         parts = {place: (given[0], given[1], pair.startswith("element"), pair.endswith("element")) for place in factors}
         functions.append(combination(t, op, sides=region_sums[pair], factors=parts) if pair in region_sums else None)
-    name = combination(t, op, sides=region_sums[WORDS]) if WORDS in region_sums else functions[0]
+    name = of_words[0] if of_words else functions[0]
     functions[2] = functions[2] or functions[1]  # where nothing stands before the elements of a thread
     arrays = *operands, *(each for both in factors.values() for each in both)
     return name, t.apply(RegionElements, len(op.operands), *functions), arrays
