@@ -119,8 +119,9 @@ def run(words: list[str], out: Path) -> subprocess.Popen:
 
 def results(out: Path, status: int) -> dict:
     """Everything a run leaves but times, the texts of dying processes and its own directory."""
-    shown = (out / "stdout.txt").read_text().replace(str(out), "OUT").splitlines()
-    times = rf"^\[ *[\d.]+ s\]|time in workers|harness \+ start\)|-v for the table|{NOTES}"
+    told = (out / "stdout.txt").read_text().replace(str(out), "OUT")
+    shown = re.sub(r" \([^()]* s; -v for the table\)$", "", told, flags=re.MULTILINE).splitlines()
+    times = rf"^\[ *[\d.]+ s\]|time in workers|harness \+ start\)|{NOTES}"
     table = [line for line in shown if not re.search(times, line)]
     lines = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
     junit = ElementTree.parse(out / "run.xml")

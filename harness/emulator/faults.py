@@ -29,7 +29,8 @@ class EmulatedFault(Exception):
     tile_values: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, outcome: str, message: str, location: str = "", details: dict | None = None) -> None:
-        super().__init__(f"{outcome}: {message}" + (f" [{location}]" if location else ""))
+        summary = f"{details['summary']}: " if details and "summary" in details else ""
+        super().__init__(f"{outcome}: {summary}{message}" + (f" [{location}]" if location else ""))
         self.outcome, self.message, self.location, self.details = outcome, message, location, details or {}
 
     def __reduce__(self) -> tuple:

@@ -29,7 +29,7 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, help="a reproducer: .bitverdict/failures/*.json, *.launch, or tests/reproducers/*.json")
+    add("file", type=Path, help="the digits that a report says, or a file of .bitverdict/failures or tests/reproducers")
     add("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
     add("--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout")
     add("--pdb", action="store_true", help="in this process, and a debugger at the kernel's line where it fails")
@@ -40,6 +40,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_replay(arguments: argparse.Namespace) -> int:
     """Exit status: 1 fail again, 0 passes now, 3 inconclusive. ValueError for a file that does not serve."""
+    arguments.file = reproducers.path_of(arguments.file)
     if arguments.file.suffix == ".launch":
         from bitverdict.harness.frontends.cli_exec import replay_launch
 
@@ -139,6 +140,6 @@ def add_promote_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_promote(arguments: argparse.Namespace) -> int:
-    kept = reproducers.promote(arguments.file, Decision(arguments.expected_outcome), arguments.directory)
+    kept = reproducers.promote(reproducers.path_of(arguments.file), Decision(arguments.expected_outcome), arguments.directory)
     print(f"kept as {kept}, expected: {arguments.expected_outcome}; add it to git")
     return 0

@@ -96,7 +96,7 @@ def _raise(case: Case, machine: Target, verdict: Verdict) -> None:
         raise AssertionError(f"inconclusive on {machine.name}: {verdict.message}\n  case: {describe(case)}")
     bug = Bug(CaseSource(ADDRESS, machine, launcher=case.launcher), case, verdict)
     bug.path = reproducers.write(reproducers.reproducer_of(case, machine.name, verdict, model=machine.model))
-    error = AssertionError("\n" + tables.text_of(bug.report()))
+    error = AssertionError(tables.text_of(bug.report()))
     file, _, line = verdict.location.rpartition(":")
     under_test = [case.launcher.rpartition(":")[0], file]  # a report may name the file alone
     place = next((each for each in under_test if Path(each).name == Path(file).name and Path(each).is_file()), "")

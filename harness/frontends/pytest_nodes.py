@@ -25,7 +25,7 @@ from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.feature_table import LARGE_PRODUCTS
-from bitverdict.harness.model.log_lines import no_commands
+from bitverdict.harness.model.log_lines import case_count, no_commands
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import EXCLUDED_KEY, PROCESSOR, Decision, Verdict
@@ -92,7 +92,7 @@ class NodeReporter(Observer):
     def note_pass(self) -> None:
         """What is told of a node that passed."""
         where = f"{self.node.stem} on {self.node.target}"
-        self.properties += [("not_run", f"{where}: {count} cases: {message}") for message, count in self.not_run.items()]
+        self.properties += [("not_run", f"{where}: {case_count(count)}: {message}") for message, count in self.not_run.items()]
         self.properties.append(("tally", pytest_summary.tally_text(self.rows)))
         self.properties.append(("seconds", json.dumps({name: round(seconds, 3) for name, seconds in self.spent.items()})))
         self.properties += [("cases", self.cases), ("words", self.words)]
@@ -222,7 +222,8 @@ class NodeJudge:
         )  # what failed before what is no fault of the kernel
         reports = [tables.text_of(bug.report()) for bug in bugs]
         if failed_bug is not None:
-            raise failure_class(failed_bug.verdict.signature)(no_commands("\n".join([failed_bug.headline(), *reports])))
+            reports[0] = f"{failed_bug.headline()}\n{reports[0].partition(chr(10))[2]}"  # pytest's own line names test and target
+            raise failure_class(failed_bug.verdict.signature)(no_commands("\n".join(reports)))
         said = ["; ".join(session.tally.open()), *session.tally.inconclusive, *tables.not_run_lines(session.tally)]
         pytest.fail(no_commands("\n".join(said + reports)), pytrace=False)
 

@@ -23,7 +23,7 @@ from bitverdict.harness.model.verdict import Outcome
 _DIFFERS = {
     Outcome.WRONG_WORDS: "words differ",
     Outcome.OUTSIDE_BOUND: "elements lie outside the bound",
-    Outcome.WRONG_MATHEMATICS: "elements are something else even without rounding",
+    Outcome.WRONG_MATHEMATICS: "elements are wrong before any rounding",
     Outcome.LOST_PRECISION: "elements have the right mathematics and lie outside the bound",
 }
 
@@ -96,8 +96,6 @@ def compare(
     if mathematics_check is not None:
         for each in details["first"]:
             each |= first_values(mathematics_check, tuple(each["at"]))
-    if outcome is Outcome.LOST_PRECISION and (lost := _most_of_the_bound(expected)):
-        details["largest rounding"] = lost
     return replace(element_counts, outcome=outcome, message=_message(outcome, expected, details), details=details)
 
 
@@ -113,15 +111,6 @@ def _count_elements(decided_elements: np.ndarray, mathematics_check: Mathematics
         by_real_values=int(known_elements.sum()),
         unknown=0 if mathematics_check is None else int((~known_elements).sum()),
     )
-
-
-def _most_of_the_bound(expected: ExpectedOutput) -> str:
-    """The operation of the reference whose rounding the bound allows most for, in a sentence; empty where nobody knows."""
-    parts = expected.contributions() if expected.contributions is not None else []
-    if not parts:
-        return ""
-    operation, line, share = parts[0]
-    return f"of what the bound allows, {share:.0%} is for {operation}" + (f" ({line})" if line else "") + ", and more was lost"
 
 
 def compare_words(expected: ExpectedOutput, words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float | None]:

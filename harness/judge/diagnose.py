@@ -63,7 +63,7 @@ def first_words(expected: ExpectedOutput, observed_words: np.ndarray, differs: n
 
 
 def _due_text(expected: ExpectedOutput, words: np.ndarray, index: tuple[int, ...], by_bound: bool) -> dict[str, Any]:
-    """What is due at `at`, as text, and how many ulp off the one word is."""
+    """What is due at `at`, as text, and how many ulp off the one word is: None where the signs differ, at zero and at a NaN."""
     low, high = (expected.low, expected.high) if by_bound else (expected.words, expected.words)
     if low is None or high is None:
         assert expected.value is not None and expected.bound is not None
@@ -79,8 +79,10 @@ def _due_text(expected: ExpectedOutput, words: np.ndarray, index: tuple[int, ...
         ends[0] += "".join(f" or {_word_text(expected, word)}" for word in others[:MAX_WORDS]) + (
             " or others" if len(others) > MAX_WORDS else ""
         )
-    steps = ulp_distance(expected.format, words[index].reshape(1), low[index].view(words.dtype).reshape(1))
-    return {"expected": ends[0], "ulp": int(steps[0])}
+    word, due = words[index].reshape(1), low[index].view(words.dtype).reshape(1)
+    both = values(expected.format, np.concatenate([word, due]))
+    has_one_sign = expected.format.startswith(("int", "uint")) or word == due or (np.isfinite(both).all() and both.prod() > 0)
+    return {"expected": ends[0], "ulp": int(ulp_distance(expected.format, word, due)[0]) if has_one_sign else None}
 
 
 def _word_text(expected: ExpectedOutput, word: np.unsignedinteger) -> str:
@@ -111,14 +113,19 @@ def clusters(expected: ExpectedOutput, words: np.ndarray, differs: np.ndarray) -
     return sentences + _find_shift(words, due_words, differs)
 
 
+def _range_text(name: str, places: np.ndarray, size: int) -> str:
+    """Which rows or columns have something wrong; empty where the first and the last do."""
+    first, last = int(places[0]), int(places[-1])
+    if last - first + 1 == size:
+        return ""
+    return f"{name} {first} of {size}" if first == last else f"{name}s {first} to {last} of {size}"
+
+
 def _by_tile(expected: ExpectedOutput, differs: np.ndarray) -> list[str]:
     rows, columns = (np.flatnonzero(differs.any(axis=axis)) for axis in (1, 0))
     m, n = differs.shape
-    sentences = [f"rows {rows[0]}..{rows[-1]} of {m}, columns {columns[0]}..{columns[-1]} of {n}"]
-    if len(rows) == 1 and m > 1:
-        sentences.append(f"one row only: {rows[0]}")
-    if len(columns) == 1 and n > 1:
-        sentences.append(f"one column only: {columns[0]}")
+    where = [text for name, places, size in (("row", rows, m), ("column", columns, n)) if (text := _range_text(name, places, size))]
+    sentences = [f"in {' and '.join(where)} alone"] if where else []
     if expected.tile is None:
         return sentences
     block_m, block_n = expected.tile

@@ -51,8 +51,6 @@ class ExpectedOutput:
     `opinion` is a bound's on the words.
     `exact` is the mathematics in float64, of the output's shape, and `exact_error` float64's own running error of it (inf: not
     decidable); the real values of an emulated launch are held to it. `declared`: formats of the conversions that are mathematics.
-    `contributions` tells which roundings the bound allows for: (operation, ``file:line`` or empty, share of the bound), largest
-    first; it is asked where precision was lost.
     `tile` is the (rows, columns) of one program's output, `k_block` the K elements of one step: they explain where errors cluster.
     """
 
@@ -76,7 +74,6 @@ class ExpectedOutput:
     exact: np.ndarray | None = None
     exact_error: np.ndarray | None = None
     declared: frozenset[str] = frozenset()
-    contributions: Callable[[], list[tuple[str, str, float]]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,11 @@ def no_commands(text: str) -> str:
     return _COMMAND.sub(r"\1| ", text.replace("##[", "# #["))
 
 
+def case_count(count: int) -> str:
+    """ "1 case", "2 cases"."""
+    return f"{count:,} case{'s' * (count != 1)}"
+
+
 class Log:
     """A file that is written without commands; all else is the file's own."""
 

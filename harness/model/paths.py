@@ -77,6 +77,12 @@ def source_line(file: str, line: int | str) -> str:
     return f"{display_path(Path(file))}:{line}"
 
 
+def path_from_here(place: str) -> str:
+    """``file:line`` as it is typed in the current folder, where the file lies below that."""
+    here = f"{Path.cwd()}{os.sep}"
+    return place.removeprefix(here)
+
+
 def relative(text: str) -> str:
     """`text` with paths of the rooms made relative, so that a signature means the same in another checkout."""
     return text.replace(f"{ROOT}/", "")

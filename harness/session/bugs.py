@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.log_lines import case_count
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_line import describe
@@ -71,9 +72,9 @@ class Bug:
         return reproducers.replay_line(self.path.relative_to(directory) if inside and directory is not None else self.path)
 
     def headline(self) -> str:
-        """One line: what failed, where, and the cause or else the first sentence; what pytest's short summary shows."""
-        outcome, said, place = str(self.verdict.outcome), headline(self.verdict), place_of(self.verdict)
-        return f"{outcome}{f' at {place}' if place else ''}{said.removeprefix(outcome)}"
+        """One line: where, what failed, and the cause or else the first sentence. pytest's short summary shows its beginning."""
+        said, place = headline(self.verdict), place_of(self.verdict)
+        return f"{place}: {said}" if place else said
 
     def report(self, *, directory: Path | None = None, is_full: bool = False) -> RenderableType:
         """Headline, lines of source, help, the smallest case, the line that replays it; `is_full`: and words, pictures, details."""
@@ -81,7 +82,8 @@ class Bug:
         wider = f"; the cause speaks of one with {self.witness_elements:,} elements" if self.witness_elements else ""
         if wider and (witness := self.causes.case_of.get(id(self.causes.witness))) is not None:
             wider += f": {describe(witness).partition(' regime=')[0]}"
-        notes = [f"{self.case_count} cases show it{wider}", *shown_notes] if self.case_count > 1 else shown_notes
+        counted = f"{self.case_count} cases show it" if self.case_count > 1 else ""
+        notes = [text for text in (f"{counted}{wider}".removeprefix("; "), *shown_notes) if text]
         line = self.replay_line(directory=directory)
         call = self.source.contract.call_text(self.case)
         emulated = f'with bv.emulated("{self.source.target.arch}"): {call}' if self.source.target.emulated and call else call
@@ -95,7 +97,9 @@ def reports(bugs: Iterable[Bug], *, directory: Path | None = None, is_full: bool
     reported_keys: set[tuple] = set()
     for bug in bugs:
         if (bug.source.name, bug.verdict.signature) in reported_keys:
-            yield Text(f"the same on {bug.source.target.name} ({bug.case_count} cases): {bug.replay_line(directory=directory)}")
+            yield Text(
+                f"the same on {bug.source.target.name} ({case_count(bug.case_count)}): {bug.replay_line(directory=directory)}"
+            )
             continue
         reported_keys.add((bug.source.name, bug.verdict.signature))
         yield Text()

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.certificate import Certificate, Kind
+from bitverdict.harness.model.log_lines import case_count
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.observer import Observer
@@ -93,7 +94,7 @@ class Discrimination:
             else []
         )
         count = sum(number for (_, place_target), number in self.cases.items() if place_target == target)
-        yield f"told apart on {target} by {count} cases: {', '.join(subject_lines) or 'nothing'}"
+        yield f"told apart on {target} by {case_count(count)}: {', '.join(subject_lines) or 'nothing'}"
         missed_subjects = [f"{subject}" for (kind, subject), (detections, _) in by_name.items() if not detections]
         missed_subjects += [
             f"{contract}: {kind} of {subject}"

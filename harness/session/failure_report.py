@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -11,11 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.paths import source_line
+from bitverdict.harness.model.paths import path_from_here, source_line
 from bitverdict.harness.model.verdict import NAMELESS, Decision, Outcome, Verdict
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.source_excerpt import excerpt, mask_help
 
+ALTERNATIVE = ", or "  # between causes that predict the same words
 SHADES = " ·░▒▓█"
 _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
 LEGEND = ", ".join(["blank none", *_PARTS, f"{SHADES[-1]} all"])
@@ -39,7 +41,7 @@ DETAILS_ELSEWHERE |= {
 }
 """Details that are part of the message or of the picture, or for a program only."""
 HELP = ("remedy", "if this is meant", "asked by default")
-FULL_DETAILS = {"operation", "program", "argument", "offset", "schedule", "timeline", "executed", "lanes"}
+FULL_DETAILS = {"operation", "other operation", "program", "argument", "offset", "schedule", "timeline", "executed", "lanes"}
 """Details that the sentence or the lines of source say already; shown where all is asked for."""
 
 
@@ -47,15 +49,19 @@ def headline(verdict: Verdict) -> str:
     """What is wrong in one sentence: the outcome, and the cause, else what was observed first."""
     details = verdict.details
     observed = details.get("summary") or _clauses(verdict.message)[0]
-    return f"{verdict.outcome}: {' '.join(str(details.get('cause') or details.get('probable cause') or observed).split())}"
+    cause = str(details.get("cause") or details.get("probable cause") or "").partition(ALTERNATIVE)[0]
+    return f"{verdict.outcome}: {' '.join((cause or str(observed)).split())}"
 
 
 def place_of(verdict: Verdict) -> str:
     """ "FILE:LINE" where it is seen, else of the first line that adds to an error, else of the kernel that was launched last."""
     by_line = "".join(verdict.details.get("error by line", ())[:1]).split("  ")
     launches = verdict.recorded.get("launches") or [{}]
-    file, _, line = (verdict.location or launches[-1].get("place", "")).rpartition(":")
-    return by_line[1] if len(by_line) > 1 and not verdict.location else source_line(file, line) if file else ""
+    place = path_from_here(verdict.location or launches[-1].get("place", ""))
+    file, _, line = place.rpartition(":")
+    if len(by_line) > 1 and not verdict.location:
+        return by_line[1]
+    return source_line(file, line) if Path(file).is_absolute() else place
 
 
 def _clauses(message: str) -> tuple[str, str]:
@@ -91,13 +97,15 @@ def failure_report(
         clause, rest = _clauses(verdict.message)
         shown = rest if sentence.endswith(f": {' '.join(clause.split())}") else verdict.message
         parts += [Paragraph(Text(shown))] if shown else []
+        others = str(details.get("cause") or "").split(ALTERNATIVE)[1:]
+        parts += [Paragraph(Text(f"or: {other}")) for other in others]
     for cluster in details.get("clusters", ()):
         parts.append(Paragraph(Text(f"- {cluster}")))
     operation = str(details.get("operation", "")).partition("= ")[2]
     if place := verdict.location or place_of(verdict):
-        parts += [Text(f"  at {place}"), *(excerpt(place, case, operation) if verdict.location else ())]
+        parts += [Text(f"  at {path_from_here(place)}"), *(excerpt(place, case, operation) if verdict.location else ())]
     for name in (each for each in details if each.endswith("location")):
-        parts += [Text(f"  {name}: {details[name]}"), *excerpt(str(details[name]), case)]
+        parts += [Text(f"  {name}: {path_from_here(str(details[name]))}"), *excerpt(str(details[name]), case)]
     parts += [Paragraph(Text.assemble(("help: ", "bold green"), line)) for line in help_lines(verdict, case)]
     if is_full:
         parts += _words_and_pictures(details)

@@ -7,6 +7,7 @@ another format version is read when that is known how, and refused with a reason
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -26,13 +27,14 @@ from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.case_fields import check_case
 from bitverdict.harness.model.contract import case_from_record
-from bitverdict.harness.model.paths import ROOT, state_directory
+from bitverdict.harness.model.paths import HOME, ROOT, state_directory, state_directory_of
 from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.case_source import reproduction
 
 VERSION = 2
+DIGITS = 8  # of a file's name that a report says
 KNOBS = (
     "TRITON_DEFAULT_FP_FUSION",
     "TRITON_F32_DEFAULT",
@@ -110,8 +112,27 @@ def write(seed: Reproducer, directory: Path | None = None) -> Path:
 
 
 def replay_line(path: Path) -> str:
-    """The line that judges the file at `path` again, as a shell takes it."""
-    return f"bitverdict replay {shlex.quote(str(path))}"
+    """The line that judges the file at `path` again, as a shell takes it: by its digits where a run from here left it."""
+    digits = path.stem.rpartition("-")[2][:DIGITS]
+    folder = state_directory_of(HOME) / "failures"
+    is_short = (Path.cwd() / path).parent == folder and _stored_files(digits, folder) in ([], [folder / path.name])
+    return f"bitverdict replay {digits if is_short else shlex.quote(str(path))}"
+
+
+def _stored_files(digits: str, folder: Path) -> list[Path]:
+    """The files of failures in `folder` whose last digits begin so."""
+    return sorted(path for end in ("json", "launch") for path in folder.glob(f"*-{glob.escape(digits)}*.{end}"))
+
+
+def path_of(name: Path) -> Path:
+    """The file that `name` is, or the one of this folder's failures whose digits begin so: ``e74da05f``."""
+    if name.suffix or name.exists() or len(name.parts) > 1:
+        return name
+    found = _stored_files(str(name), state_directory() / "failures")
+    if len(found) != 1:
+        several = f"stands for {', '.join(path.name for path in found)}" if found else "is no file, and no failure is stored so"
+        raise UsageError(f"reproducer {name}: {several}; give the digits that a report says, or a file of .bitverdict/failures")
+    return found[0]
 
 
 def write_atomically(path: Path, text: str) -> None:

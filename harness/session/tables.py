@@ -5,38 +5,47 @@ from __future__ import annotations
 import io
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bitverdict.harness.model.log_lines import Log
+from bitverdict.harness.model.log_lines import Log, case_count
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision
 from bitverdict.harness.session.tally import OWN_BUCKETS, Row, Tally, own_share
 
+COLUMNS = ("contract", "target", "dtype", "cases", "words", "pass", "fail", "inconclusive", "error", "basis", "cover")
+DISPENSABLE = ("basis", "cover", "words", "cases", "dtype")  # what a narrow screen goes without, in this order
+WIDEST = 1000  # columns of no screen
 NOT_RUN_LINES = 3  # that are printed one by one where nobody asks for all
 
 
-def table(tally: Tally) -> Table:
-    """The verdict table: a line for each contract, target and dtype."""
+def table(tally: Tally, screen: Console | None = None) -> Table:
+    """The verdict table: a line for each contract, target and dtype, with the columns that `screen` has room for."""
+    counts = {"fail": Decision.FAIL, "inconclusive": Decision.INCONCLUSIVE, "error": Decision.ERROR}
+    absent = [name for name, decision in counts.items() if name != "fail" and not tally.total(decision)]
+    for number in range(len(DISPENSABLE) + 1):
+        columns = [name for name in COLUMNS if name not in (*absent, *DISPENSABLE[:number])]
+        verdict_table = _table_of(tally, columns)
+        if screen is None or screen.measure(verdict_table, options=screen.options.update(width=WIDEST)).minimum <= screen.width:
+            break
+    return verdict_table
+
+
+def _table_of(tally: Tally, columns: list[str]) -> Table:
     verdict_table = Table(title="Verdicts", title_justify="left", title_style="bold", pad_edge=False)
-    for name, justify in (
-        ("contract", "left"),
-        ("target", "left"),
-        ("dtype", "left"),
-        ("cases", "right"),
-        ("words", "right"),
-        ("pass", "right"),
-    ):
-        verdict_table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for name in ("fail", "inconclusive", *(["error"] if tally.errors else [])):
-        verdict_table.add_column(name, justify="right", no_wrap=True)
-    verdict_table.add_column("basis", min_width=24)
-    verdict_table.add_column("cover", no_wrap=True)
+    for name in columns:
+        is_text = name in ("contract", "target", "dtype", "basis", "cover")
+        is_folded = name == "basis" or (name == "contract" and "basis" not in columns)
+        width = 24 if name == "basis" else None
+        verdict_table.add_column(
+            name, justify="left" if is_text else "right", no_wrap=not is_folded, overflow="fold", min_width=width
+        )
     for row, places in _lines(tally):
-        _add(verdict_table, row, _cover(tally, places), with_errors=bool(tally.errors))
+        shown = _cells(row, _cover(tally, places))
+        verdict_table.add_row(*(shown[name] for name in columns), style="dim" if row.did_not_run else None)
     return verdict_table
 
 
@@ -58,26 +67,25 @@ def _cover(tally: Tally, places: list[tuple[str, str]]) -> str:
     return f"{decided}/{asked}" if places else ""
 
 
-def _add(verdict_table: Table, row: Row, cover: str, *, with_errors: bool) -> None:
-    failures, inconclusive = row.decisions[Decision.FAIL], row.decisions[Decision.INCONCLUSIVE]
+def _cells(row: Row, cover: str) -> Mapping[str, str | Text]:
+    """What stands under each column."""
+    names = {"contract": row.contract, "target": row.target, "dtype": row.dtype}
     if row.did_not_run:
-        verdict_table.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", style="dim")
-        return
+        return dict.fromkeys(COLUMNS, "") | names | {"cases": "-", "words": "-", "pass": "not run"}
+    failures, inconclusive = row.decisions[Decision.FAIL], row.decisions[Decision.INCONCLUSIVE]
     rests = ", ".join(f"{name} {count}" for name, count in row.basis.most_common())
     rests += f" (largest share of the bound {row.bound_used:.2g})" if row.bound_used is not None else ""
-    verdict_table.add_row(
-        row.contract,
-        row.target,
-        row.dtype,
-        str(row.cases),
-        f"{row.words:,}",
-        Text(str(row.decisions[Decision.PASS]), style="green"),
-        Text(str(failures), style="bold red" if failures else "dim"),
-        Text(str(inconclusive), style="yellow" if inconclusive else "dim"),
-        *([Text(str(row.decisions[Decision.ERROR]), style="bold magenta")] if with_errors else []),
-        rests,
-        cover,
-    )
+    return {
+        **names,
+        "cases": str(row.cases),
+        "words": f"{row.words:,}",
+        "pass": Text(str(row.decisions[Decision.PASS]), style="green"),
+        "fail": Text(str(failures), style="bold red" if failures else "dim"),
+        "inconclusive": Text(str(inconclusive), style="yellow" if inconclusive else "dim"),
+        "error": Text(str(row.decisions[Decision.ERROR]), style="bold magenta"),
+        "basis": rests,
+        "cover": cover,
+    }
 
 
 LEGEND = (
@@ -98,9 +106,9 @@ def not_run_lines(tally: Tally) -> list[str]:
     lines = [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.messages)]
     for reason, count in tally.inconclusive.most_common(5):
         example = tally.inconclusive_examples.get(reason)
-        lines += [f"inconclusive ({count} cases): {reason}", *([f"  the first: {example}"] if example else [])]
-    lines += [f"error ({count} cases): {reason}" for reason, count in tally.errors.most_common(5)]
-    return lines + [f"cancelled ({count} cases): {reason}" for reason, count in tally.cancelled_cases.items()]
+        lines += [f"inconclusive ({case_count(count)}): {reason}", *([f"  the first: {example}"] if example else [])]
+    lines += [f"error ({case_count(count)}): {reason}" for reason, count in tally.errors.most_common(5)]
+    return lines + [f"cancelled ({case_count(count)}): {reason}" for reason, count in tally.cancelled_cases.items()]
 
 
 def time_line(tally: Tally) -> str:
@@ -114,7 +122,7 @@ def time_line(tally: Tally) -> str:
     return f"{pace}time in workers: {', '.join(parts)}; the harness's own ({' + '.join(OWN_BUCKETS)}): {share:.0%}"
 
 
-def target_line(tally: Tally) -> str:
+def target_text(tally: Tally) -> str:
     """How many cases each target judged, and how long it took: what one reads of a run whose table nobody asked for."""
     counts = Counter[str]()
     for row in tally.rows.values():
@@ -137,7 +145,7 @@ def _fold_not_run(tally: Tally) -> list[str]:
 def show(report_console: Console, tally: Tally, *, coverage: bool = False, with_table: bool = False) -> None:
     """What a run came to, the last line in one sentence. `with_table`: and the table, what its columns say, where time went."""
     if with_table:
-        report_console.print(table(tally))
+        report_console.print(table(tally, report_console))
     if tally.discrimination.places:
         report_console.print(tally.discrimination.table())
     for line in (
@@ -148,14 +156,17 @@ def show(report_console: Console, tally: Tally, *, coverage: bool = False, with_
         *tally.completeness.lines(),
         *tally.discrimination.lines(),
     ):
-        report_console.print(line, markup=False, style="dim", soft_wrap=True)
+        report_console.print(line, markup=False, style="dim", soft_wrap=not report_console.is_terminal)
     if coverage:
         report_console.print("\n".join(coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
-        report_console.print(f"advice ({count} cases): {advice}", markup=False)
-    if line := time_line(tally) if with_table else target_line(tally):
-        report_console.print(line, markup=False, style="dim", soft_wrap=True)
-    report_console.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
+        report_console.print(f"advice ({case_count(count)}): {advice}", markup=False)
+    where_time_went = time_line(tally) if with_table else ""
+    if where_time_went:
+        report_console.print(where_time_went, markup=False, style="dim", soft_wrap=not report_console.is_terminal)
+    by_target = "" if with_table else target_text(tally)
+    sentence = Text.assemble((tally.sentence(), "bold"), (f" ({by_target})" if by_target else "", "dim"))
+    report_console.print(sentence, soft_wrap=not report_console.is_terminal)
 
 
 def print_wrapped(report_console: Console, part: RenderableType) -> None:
@@ -171,7 +182,7 @@ def coverage_lines(tally: Tally) -> list[str]:
     lines = []
     for dimension, counts in sorted(tally.classes.items()):
         rarest = min(counts.items(), key=lambda item: item[1])
-        lines.append(f"{dimension}: {len(counts)} classes seen, the rarest {rarest[0]!r} in {rarest[1]} cases")
+        lines.append(f"{dimension}: {len(counts)} classes seen, the rarest {rarest[0]!r} in {case_count(rarest[1])}")
     return lines
 
 

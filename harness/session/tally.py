@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.certificate import TELLS_NOTHING
+from bitverdict.harness.model.log_lines import case_count
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Outcome, Verdict
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.completeness import Completeness
@@ -183,21 +184,22 @@ class Tally:
             [f"stopped: {self.stop_reason}"] if self.stop_reason else []
         )
         if self.errors:
-            first, ended = next(iter(self.errors)), "1 case" if self.errors.total() == 1 else f"{self.errors.total()} cases"
-            reasons.append(f"{ended} ended in an error, which is no fault of a kernel: {first}")
+            first = next(iter(self.errors))
+            reasons.append(f"{case_count(self.errors.total())} ended in an error, which is no fault of a kernel: {first}")
         if unseen := sum(map(len, self.required.values())):
-            reasons.append(f"{unseen} cases of the required cases were not judged")
+            reasons.append(f"{unseen} of the required cases {'was' if unseen == 1 else 'were'} not judged")
         for (contract, target), decisions in self.by_place().items():
             inconclusive, ran = decisions[Decision.INCONCLUSIVE], sum(decisions[decision] for decision in RAN)
             quiet, known = self.quiet[contract, target], self.known_faults[contract, target]
             for count, said in ((quiet, "tells anything apart"), (known, "comes through the compiler without a fault")):
                 if count and not self.with_words[contract, target]:
-                    reasons.append(f"none of {count} cases of {contract} on {target} {said}")
+                    reasons.append(f"none of {case_count(count)} of {contract} on {target} {said}")
             inconclusive -= quiet + known  # what such a case is asked for, the others are too
             required = self.open_required[contract, target]
             if inconclusive:
+                verb = "is" if inconclusive == 1 else "are"
                 of_them = f", {required} of them of the required cases" if required else ""
-                reasons.append(f"{inconclusive} of {ran} cases of {contract} on {target} are inconclusive{of_them}")
+                reasons.append(f"{inconclusive} of {case_count(ran)} of {contract} on {target} {verb} inconclusive{of_them}")
         return reasons + self.completeness.open()
 
     def by_place(self) -> dict[tuple[str, str], Counter]:
@@ -212,7 +214,7 @@ class Tally:
         words = sum(row.words for row in self.rows.values())
         numbers = {decision: self.total(decision) for decision in Decision} | {Decision.CANCELLED: self.cancelled_cases.total()}
         counts = ", ".join(f"{number} {decision}" for decision, number in numbers.items() if number)
-        text = f"{self.ran} case{'s' * (self.ran != 1)} judged, {words:,} output words compared: {counts or 'nothing ran'}"
+        text = f"{case_count(self.ran)} judged, {words:,} output words compared: {counts or 'nothing ran'}"
         known = self.known_faults.total()
         accepted = f"{known} OF THEM NOT JUDGED, by faults that this release of Triton's compiler is known for: docs/releases.md"
         left_out = self.completeness.sentence()

@@ -9,7 +9,6 @@ it, `function_errors` is the one table of documented errors, `elementwise` and `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 
@@ -36,11 +35,7 @@ def trace(
     Raises `Untraceable` with the operator's name for what has no rule."""
     record = Trace(arch, accumulation_type(accumulation))
     found = evaluate(function, record, operands, dict(keyword_operands or {}))
-
-    def reevaluate(place: int, other: Trace) -> TracedArray:
-        return evaluate(function, other, operands, dict(keyword_operands or {}))[place]
-
-    return [TracedOutput(each, partial(reevaluate, place), record) for place, each in enumerate(found)]
+    return [TracedOutput(each, record) for each in found]
 
 
 def reference_values(function: Reference, operands: Operands, named: Mapping[str, object] | None = None) -> list[np.ndarray]:
@@ -50,9 +45,9 @@ def reference_values(function: Reference, operands: Operands, named: Mapping[str
 
 def rounding_operations(function: Reference, operands: Operands, named: Mapping[str, object] | None = None) -> frozenset[str]:
     """Names of the operations of the reference that round: "exp", "matmul", "sum" ..."""
-    record = Trace(places={})
+    record = Trace(rounding_operations=set())
     evaluate(function, record, operands, dict(named or {}))
-    return frozenset(name for name, _ in record.places or ())
+    return frozenset(record.rounding_operations or ())
 
 
 def declared_formats(function: Reference, operands: Operands, named: Mapping[str, object] | None = None) -> frozenset[str]:

@@ -59,17 +59,17 @@ def keep_in_format(trace: Trace, x: Operand, format: DTypeLike) -> TracedArray:
     rescales what they give: so x may be off by half a unit of `format` in either direction, whatever its own nearest number is."""
     x, fmt = real(array(trace, x)), _format(format)
     result = _keep_in(trace, x, fmt)
-    if trace.rounds("kept_in"):
-        half_unit, half_least = 2.0 ** -(fmt.mantissa_bits + 1), 2.0 ** -(fmt.bias + fmt.mantissa_bits)
+    trace.note("kept_in")
+    half_unit, half_least = 2.0 ** -(fmt.mantissa_bits + 1), 2.0 ** -(fmt.bias + fmt.mantissa_bits)
 
-        def rounding_distance(end: np.ndarray) -> np.ndarray:
-            return np.where(np.isfinite(end) & (end != 0), np.abs(end) * half_unit + half_least, 0.0)
+    def rounding_distance(end: np.ndarray) -> np.ndarray:
+        return np.where(np.isfinite(end) & (end != 0), np.abs(end) * half_unit + half_least, 0.0)
 
-        (low, high), (lowest, highest) = x.ends, result.ends
-        result.low, result.high = (
-            np.minimum(lowest, low - rounding_distance(low)),
-            np.maximum(highest, high + rounding_distance(high)),
-        )
+    (low, high), (lowest, highest) = x.ends, result.ends
+    result.low, result.high = (
+        np.minimum(lowest, low - rounding_distance(low)),
+        np.maximum(highest, high + rounding_distance(high)),
+    )
     return result
 
 
@@ -77,10 +77,10 @@ def _keep_in(trace: Trace, x: TracedArray, fmt: Format) -> TracedArray:
     """The float x, which an implementation may hold in `fmt`."""
     result = x.map_elements(lambda each: each)
     result.operand_formats, result.has_scales = x.operand_formats | {fmt.name}, False
-    if trace.rounds("kept_in"):
-        low, high = stored_ends(fmt.name, *x.ends)
-        if not (np.array_equal(low, x.value, equal_nan=True) and np.array_equal(high, x.value, equal_nan=True)):
-            result.low, result.high = low, high
+    trace.note("kept_in")
+    low, high = stored_ends(fmt.name, *x.ends)
+    if not (np.array_equal(low, x.value, equal_nan=True) and np.array_equal(high, x.value, equal_nan=True)):
+        result.low, result.high = low, high
     return result
 
 

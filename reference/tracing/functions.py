@@ -98,8 +98,8 @@ def monotone(trace: Trace, name: str, x: TracedArray) -> TracedArray:
         if rule.takes_flushed and trace.accumulation.format != "fp64":
             low, high = _flushed_pair(trace, low, high)
         ends, unknown = image(function, tuple(domain), low, high, falls)  # type: ignore[arg-type]
-        if trace.rounds(name):
-            ends = rule.apply(trace, *ends, extra=_of_argument(name, rule.argument, x))
+        trace.note(name)
+        ends = rule.apply(trace, *ends, extra=_of_argument(name, rule.argument, x))
         if name in ("exp", "exp2"):
             ends = np.maximum(ends[0], 0.0), ends[1]
         if exact is not None and name == "exp2":
@@ -180,8 +180,8 @@ def _wave(trace: Trace, name: str, function: Callable[..., np.ndarray], x: Opera
         low, high = x.ends
         reach = np.maximum(high - x.value, x.value - low) + ACCURACY if x.low is not None else ACCURACY * np.abs(value)
         ends: Ends = np.maximum(value - reach, -1.0), np.minimum(value + reach, 1.0)
-        if trace.rounds(name):
-            ends = function_error(name, trace.arch).apply(trace, *ends)
+        trace.note(name)
+        ends = function_error(name, trace.arch).apply(trace, *ends)
         endless = np.isinf(low) | np.isinf(high)
         return settle_result(trace, value, error, ends, (x,), meets=endless if endless.any() else None)
 
@@ -199,8 +199,8 @@ def _rising_from_zero(trace: Trace, name: str, function: Callable[..., np.ndarra
         if x.error is not None:
             error = error + function(around(x.value, x.error)[1]) - value
         ends, _ = image(function, (0.0, np.inf), *x.ends, False)
-        if trace.rounds(name):
-            ends = function_error(name, trace.arch).apply(trace, *ends)
+        trace.note(name)
+        ends = function_error(name, trace.arch).apply(trace, *ends)
         return settle_result(trace, value, error, ends, (x,))
 
 
@@ -216,6 +216,6 @@ def tan(trace: Trace, x: Operand) -> TracedArray:
         ends: Ends = widen_ends(np.where(pole, -np.inf, np.tan(low)), np.where(pole, np.inf, np.tan(high)), ACCURACY)
         spread = 0.0 if x.error is None else x.error * (1 + value * value) * 2
         error = ACCURACY * np.abs(value) + spread
-        if trace.rounds("tan"):
-            ends = function_error("tan", trace.arch).apply(trace, *ends)
+        trace.note("tan")
+        ends = function_error("tan", trace.arch).apply(trace, *ends)
         return settle_result(trace, value, error, ends, (x,), meets=endless if endless.any() else None)

@@ -52,8 +52,8 @@ def _general_power(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
         exact = left.low is None and right.low is None
         outside = None if exact else left.ends[0] <= 0
         ends: Ends = widen_ends(low, high, ACCURACY)
-        if trace.rounds("pow"):
-            ends = function_error("pow", trace.arch).apply(trace, *ends)
+        trace.note("pow")
+        ends = function_error("pow", trace.arch).apply(trace, *ends)
         return settle_result(trace, value, value_error, ends, (left, right), meets=outside)
 
 
@@ -80,9 +80,9 @@ def hypot(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
         value = np.hypot(left.value, right.value)
         error = 8 * V * value + errors(left) + errors(right)
         ends = tuple(np.hypot(a, b) for a, b in zip(left.ends, right.ends, strict=True))
-        if trace.rounds("hypot"):
-            ends = function_error("hypot", trace.arch).apply(trace, *ends)
-        return settle_result(trace, value, error, ends, (left, right))  # type: ignore[arg-type]
+        trace.note("hypot")
+        ends = function_error("hypot", trace.arch).apply(trace, *ends)
+        return settle_result(trace, value, error, ends, (left, right))
 
 
 @operation("atan2")
@@ -104,8 +104,8 @@ def atan2(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
             low, high = box(around(left.value, errors(left)), around(right.value, errors(right)))
             error = error + np.maximum(high - value, value - low)
         ends = widen_ends(*box(left.ends, right.ends), ACCURACY)
-        if trace.rounds("atan2"):
-            ends = function_error("atan2", trace.arch).apply(trace, *ends)
+        trace.note("atan2")
+        ends = function_error("atan2", trace.arch).apply(trace, *ends)
         return settle_result(trace, value, error, ends, (left, right))
 
 

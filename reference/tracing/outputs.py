@@ -14,7 +14,7 @@ from bitverdict.reference.tracing.arrays import TracedArray, array
 from bitverdict.reference.tracing.creation import asarray
 from bitverdict.reference.tracing.dtypes import WORDS, Untraceable, dtype_of
 from bitverdict.reference.tracing.results import real
-from bitverdict.reference.tracing.state import Place, Trace
+from bitverdict.reference.tracing.state import Trace
 
 
 def operand(trace: Trace, given: object) -> Any:
@@ -46,8 +46,8 @@ Reference = Callable[..., Any]
 class TracedOutput:
     """One output of a reference: arrays of one shape."""
 
-    def __init__(self, traced: TracedArray, again: Callable[[Trace], TracedArray], trace: Trace) -> None:
-        self._traced, self._again, self._trace = traced, again, trace
+    def __init__(self, traced: TracedArray, trace: Trace) -> None:
+        self._traced, self._trace = traced, trace
 
     @property
     def kind(self) -> str:
@@ -120,32 +120,6 @@ class TracedOutput:
         )
         return words, words, np.zeros(self.shape, bool), open_
 
-    def contributions(self, where: np.ndarray | None = None) -> list[tuple[str, str, float]]:
-        """(operation, "file:line" of the reference, share) of each rounding, the largest first: by what share the intervals of the
-        words (of the elements `where`) shrink if the operation there rounded nothing. Evaluates the reference once for each."""
-        if not self._traced.is_float:
-            return []
-        listing = self._like(places={})
-        full_width = _width(self._again(listing), where)
-        if full_width <= 0:
-            return []
-        found = []
-        for place in listing.places or {}:
-            without = _width(self._again(self._like(muted_place=place)), where)
-            found.append((*place, max(0.0, 1.0 - without / full_width)))
-        return sorted(found, key=lambda each: -each[2])
-
-    def _like(self, **changes: Any) -> Trace:
-        return Trace(self._trace.arch, self._trace.accumulation, **changes)
-
-
-def _width(traced: TracedArray, where: np.ndarray | None) -> float:
-    """Sum of the widths of the intervals, in float64, of those that are finite."""
-    low, high = traced.ends
-    with np.errstate(invalid="ignore"):
-        width = np.where(np.isfinite(high - low), high - low, 0.0)
-    return float(width.sum() if where is None else width[where].sum())
-
 
 def evaluate(function: Reference, trace: Trace, operands: Operands, keyword_operands: Mapping[str, object]) -> list[TracedArray]:
     """The outputs of one evaluation."""
@@ -166,4 +140,4 @@ def how_accumulated(name: str) -> Accumulation:
     return accumulation_type(name)
 
 
-__all__ = ["Place", "TracedOutput", "array", "evaluate", "how_accumulated"]
+__all__ = ["TracedOutput", "array", "evaluate", "how_accumulated"]

@@ -114,10 +114,7 @@ def _of_floats(trace: Trace, left: TracedArray, right: TracedArray, accumulation
         error = error + _moved_by(sizes, (left.error, right.error))
     if not np.isfinite(value).all():
         error = np.where(np.isfinite(value), np.asarray(error), 0.0)
-    if not trace.rounds("matmul"):
-        radius = _radius_of_operands(left, right, sizes)
-        ends = (value - radius - error, value + radius + error)
-        return settle_result(trace, value, error, ends, (_masks(left, right, value),))
+    trace.note("matmul")
     formats = [_fed_as(operand) for operand in (left, right)]
     how = ways(trace.arch, *formats, accumulation, precision == "ieee", left.has_scales or right.has_scales, k)
     radius = _radius_of_operands(left, right, sizes)

@@ -72,23 +72,21 @@ def add_(trace: Trace, name: str, left: TracedArray, right: TracedArray, sign: f
         raw = widen_ends(*raw, _margin(error, raw))
     count = sum(part.count for part in parts) + 2 - len(parts)
     chain = Chain("sum", count, *chain_ends, (left, right))
-    if not trace.rounds(name):
-        ends = raw if raw is not None else (None if error is None else chain_ends)
-    else:
-        if parts:
-            magnitude = chain.magnitude
-            unit, farthest = trace.accumulation.unit, np.maximum(np.abs(chain_ends[0]), np.abs(chain_ends[1]))
-            reach = (magnitude + farthest) / 2 * (1 + unit) ** (count - 2)
-            lost = np.where(_sums_exactly(trace, left, right, magnitude), 0.0, (count - 2) * unit * (1 + MARGIN) * reach)
-            lost = lost if error is None else lost + np.where(error > 0, 2 * count * V * magnitude, 0.0)  # float64's own
-            lost = np.where(np.isnan(lost), 0.0, np.minimum(lost, count * unit * trace.accumulation.largest))
-            raw = widen_ends(*chain_ends, _margin(error, chain_ends), lost)
-            rises = (magnitude + chain_ends[1]) / 2 + lost >= trace.accumulation.largest
-            falls = (magnitude - chain_ends[0]) / 2 + lost >= trace.accumulation.largest
-            if rises.any() or falls.any():
-                raw = np.where(falls, -np.inf, raw[0]), np.where(rises, np.inf, raw[1])
-                meets = (rises & falls) if meets is None else meets | (rises & falls)
-        ends = rounded_once(trace, value, error, raw)
+    trace.note(name)
+    if parts:
+        magnitude = chain.magnitude
+        unit, farthest = trace.accumulation.unit, np.maximum(np.abs(chain_ends[0]), np.abs(chain_ends[1]))
+        reach = (magnitude + farthest) / 2 * (1 + unit) ** (count - 2)
+        lost = np.where(_sums_exactly(trace, left, right, magnitude), 0.0, (count - 2) * unit * (1 + MARGIN) * reach)
+        lost = lost if error is None else lost + np.where(error > 0, 2 * count * V * magnitude, 0.0)  # float64's own
+        lost = np.where(np.isnan(lost), 0.0, np.minimum(lost, count * unit * trace.accumulation.largest))
+        raw = widen_ends(*chain_ends, _margin(error, chain_ends), lost)
+        rises = (magnitude + chain_ends[1]) / 2 + lost >= trace.accumulation.largest
+        falls = (magnitude - chain_ends[0]) / 2 + lost >= trace.accumulation.largest
+        if rises.any() or falls.any():
+            raw = np.where(falls, -np.inf, raw[0]), np.where(rises, np.inf, raw[1])
+            meets = (rises & falls) if meets is None else meets | (rises & falls)
+    ends = rounded_once(trace, value, error, raw)
     return settle_result(trace, value, error, ends, (left, right), meets=meets, chain=chain, nan_passes=certain_nan(left, right))
 
 
@@ -195,24 +193,22 @@ def product(trace: Trace, name: str, left: TracedArray, right: TracedArray) -> T
     chain, how = Chain("product", count, *chain_ends, (left, right)), trace.accumulation
     if raw is not None and (error is not None or raw[0] is not raw[1]):
         raw = widen_ends(*raw, _margin(error, raw) * (1 + count / 64))
-    if not trace.rounds(name):
-        ends = raw
-    else:
-        if raw is not None and count > 2:
-            lost: np.ndarray | float = (count - 2) * how.unit * (1 + MARGIN) * (1 + how.unit) ** count
-            if error is None and raw[0] is raw[1]:
-                lost = np.where(how.round(value) == value, 0.0, lost)
-            raw = widen_ends(*raw, lost)
-            beyond = chain.extent(True)
-            below = np.where(chain.extent(False) < how.smallest_normal, count * how.smallest_normal * how.unit * beyond, 0.0)
-            raw = widen_ends(*raw, 0.0, below) if below.any() else raw
-            over = beyond * (1 + how.unit) ** count >= how.largest
-            if over.any():
-                signs = np.where(over & (raw[1] > 0), np.inf, raw[1]), np.where(over & (raw[0] < 0), -np.inf, raw[0])
-                zero = over & _any_zero(chain)
-                meets = zero if meets is None else meets | zero
-                raw = signs[1], signs[0]
-        ends = rounded_once(trace, value, error, raw)
+    trace.note(name)
+    if raw is not None and count > 2:
+        lost: np.ndarray | float = (count - 2) * how.unit * (1 + MARGIN) * (1 + how.unit) ** count
+        if error is None and raw[0] is raw[1]:
+            lost = np.where(how.round(value) == value, 0.0, lost)
+        raw = widen_ends(*raw, lost)
+        beyond = chain.extent(True)
+        below = np.where(chain.extent(False) < how.smallest_normal, count * how.smallest_normal * how.unit * beyond, 0.0)
+        raw = widen_ends(*raw, 0.0, below) if below.any() else raw
+        over = beyond * (1 + how.unit) ** count >= how.largest
+        if over.any():
+            signs = np.where(over & (raw[1] > 0), np.inf, raw[1]), np.where(over & (raw[0] < 0), -np.inf, raw[0])
+            zero = over & _any_zero(chain)
+            meets = zero if meets is None else meets | zero
+            raw = signs[1], signs[0]
+    ends = rounded_once(trace, value, error, raw)
     found = settle_result(trace, value, error, ends, (left, right), meets=meets, chain=chain, nan_passes=certain_nan(left, right))
     found.operand_formats = _narrow_operands(left) | _narrow_operands(right)
     found.has_scales = bool(found.operand_formats)
@@ -320,10 +316,9 @@ def quotient(trace: Trace, name: str, left: TracedArray, right: TracedArray, rul
     if bl is bh and _powers_of_two(b):
         ends = rounded_once(trace, value, None, None) if al is ah else trace.accumulation.outward(low, high)
         error = None if is_narrow(left) and is_narrow(right) and all_finite(value) else error
-    elif trace.rounds(name):
-        low, high, meets = _by_reciprocal(trace, left.ends, right.ends, *rule.apply(trace, *widen_ends(low, high, MARGIN)))
-        ends = low, high
     else:
+        trace.note(name)
+        low, high, meets = _by_reciprocal(trace, left.ends, right.ends, *rule.apply(trace, *widen_ends(low, high, MARGIN)))
         ends = low, high
     if not (all_finite(low) and all_finite(high)):
         both = (_holds_zero(left.ends) & _holds_zero(right.ends)) | (_holds_infinity(left.ends) & _holds_infinity(right.ends))

@@ -122,8 +122,7 @@ def _sum_along(
         low, high = low - own * np.abs(a).sum(**count), high + own * np.abs(b).sum(**count)
         if not (all_finite(low) and all_finite(high)):
             meets = (a == -np.inf).any(**count) & (b == np.inf).any(**count)
-    if not trace.rounds(name):
-        return value, error, (low, high), meets, magnitude
+    trace.note(name)
     unit, growth = how.unit * (1 + 2.0**-20), np.exp(min((n - 1) * how.unit, 700.0))
     rounding_loss = np.where(exact, 0.0, (n - 2) * unit * np.minimum(reach * growth, how.largest))
     if how.format != "fp64":
@@ -206,8 +205,8 @@ def prod(trace: Trace, x: Operand, /, *, axis: Axis = None, dtype: DTypeLike | N
             )
         ends = ends[0].reshape(value.shape), ends[1].reshape(value.shape)
         ends = widen_ends(*ends, MARGIN + 2 * n * V)
-        if trace.rounds("prod"):
-            ends = how.outward(*widen_ends(*ends, max(n - 2, 0) * how.unit * (1 + how.unit) ** n))
+        trace.note("prod")
+        ends = how.outward(*widen_ends(*ends, max(n - 2, 0) * how.unit * (1 + how.unit) ** n))
         return settle_result(trace, value, error, ends, (_reduced_masks(x, axes, keepdims),))
 
 
@@ -240,13 +239,11 @@ def _mean(trace: Trace, name: str, x: TracedArray, axes: tuple[int, ...], keepdi
             ends = rounded_once(trace, value, error, None)
     else:
         error = (0.0 if error is None else error) * inverse + V * np.abs(value)
-        if trace.rounds(name):
-            lost = FUNCTIONS["divide"].relative * trace.accumulation.unit * (1 + 2.0**-16) * inverse
-            lost = lost * np.minimum(magnitude, trace.accumulation.largest)
-            low, high = trace.accumulation.flush_ends(*widen_ends(low, high, MARGIN, np.where(np.isnan(lost), 0.0, lost)))
-            ends = trace.accumulation.outward(low, high)
-        else:
-            ends = widen_ends(low, high, MARGIN)
+        trace.note(name)
+        lost = FUNCTIONS["divide"].relative * trace.accumulation.unit * (1 + 2.0**-16) * inverse
+        lost = lost * np.minimum(magnitude, trace.accumulation.largest)
+        low, high = trace.accumulation.flush_ends(*widen_ends(low, high, MARGIN, np.where(np.isnan(lost), 0.0, lost)))
+        ends = trace.accumulation.outward(low, high)
     return settle_result(
         trace, value, error, ends, (_reduced_masks(x, axes, keepdims),), meets=meets, nan_passes=_nan_in(x, axes, keepdims)
     )

@@ -72,17 +72,17 @@ def _scan_of_floats(trace: Trace, x: TracedArray, axis: int) -> TracedArray:
         low, high = (np.cumsum(end, axis=axis) for end in x.ends)
         reach = np.cumsum(np.maximum(np.abs(x.ends[0]), np.abs(x.ends[1])), axis=axis) * np.exp(n * how.unit)
         low, high = widen_ends(low, high, 0.0, (n * V + MARGIN) * reach)
-        if trace.rounds("cumulative_sum"):
-            exact = np.zeros(value.shape, bool)
-            if x.low is None and x.error is None:
-                unit = np.ldexp(1.0, np.clip(np.minimum.accumulate(lowest_bits(x.value), axis=axis), -1000, 900))
-                exact = size * how.unit < unit
-                error = np.where(size * V < unit, 0.0, error)
-                low, high = np.where(exact, value, low), np.where(exact, value, high)
-            lost = np.where(exact, 0.0, np.maximum(n - 2, 0) * how.unit * (1 + 2.0**-20) * np.minimum(reach, how.largest))
-            low, high = how.outward(*widen_ends(low, high, 0.0, np.where(np.isnan(lost), 0.0, lost)))
-            over = reach >= how.largest
-            low, high = np.where(over, -np.inf, low), np.where(over, np.inf, high)
+        trace.note("cumulative_sum")
+        exact = np.zeros(value.shape, bool)
+        if x.low is None and x.error is None:
+            unit = np.ldexp(1.0, np.clip(np.minimum.accumulate(lowest_bits(x.value), axis=axis), -1000, 900))
+            exact = size * how.unit < unit
+            error = np.where(size * V < unit, 0.0, error)
+            low, high = np.where(exact, value, low), np.where(exact, value, high)
+        lost = np.where(exact, 0.0, np.maximum(n - 2, 0) * how.unit * (1 + 2.0**-20) * np.minimum(reach, how.largest))
+        low, high = how.outward(*widen_ends(low, high, 0.0, np.where(np.isnan(lost), 0.0, lost)))
+        over = reach >= how.largest
+        low, high = np.where(over, -np.inf, low), np.where(over, np.inf, high)
         open_ = None if x.open is None else np.logical_or.accumulate(x.open, axis=axis)
         bad = np.logical_or.accumulate(~np.isfinite(x.value), axis=axis)
         found = settle_result(

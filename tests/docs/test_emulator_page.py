@@ -73,5 +73,7 @@ def test_the_document_has_the_multiprocessors_that_launchers_are_told():
 
 def test_each_rule_reads_as_a_sentence_where_a_finding_names_it():
     told = rule_of("another program")
-    assert told.startswith("nothing orders two programs of one launch but a release of the first and an acquire of the second")
+    assert told.startswith(
+        "the programs of a launch run in any order, and at once: only an atomic of the one that reads what an atomic of"
+    )
     assert all(" until nothing" not in rule_of(rule.operation) and rule.source in rule_of(rule.operation) for rule in RULES)

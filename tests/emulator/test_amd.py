@@ -51,7 +51,7 @@ def test_a_vector_sum_is_right_bit_for_bit(arch: str) -> None:
 
 
 def test_a_mask_that_reaches_one_element_too_far_is_a_fault() -> None:
-    with pytest.raises(EmulatedFault, match=r"stray read: read at byte 4000 of ") as raised:
+    with pytest.raises(EmulatedFault, match=r"stray read: .*read at byte 4000 of ") as raised:
         added("gfx942", 1)
     assert "amdg.buffer_load" in raised.value.details["operation"]
 
@@ -69,7 +69,7 @@ def test_an_offset_below_a_buffer_is_a_fault() -> None:
     with emulated("gfx942"):
         amd_kernels.shifted[(1,)](x, out, 0, 64)
         assert torch.equal(x, out)
-        with pytest.raises(EmulatedFault, match="stray read: read at byte -4 of"):
+        with pytest.raises(EmulatedFault, match=r"stray read: .*read at byte -4 of"):
             amd_kernels.shifted[(1,)](x, out, 1, 64)
 
 

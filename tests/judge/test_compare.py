@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.judge.compare import compare, with_enclosed
-from bitverdict.harness.judge.diagnose import ulp_distance
+from bitverdict.harness.judge.diagnose import first_words, ulp_distance
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Outcome
 
@@ -115,21 +115,29 @@ def test_the_last_ragged_row_of_tiles_is_named() -> None:
 @pytest.mark.parametrize(
     ("shape", "rows", "columns", "told"),
     [
-        ((20, 24), slice(3, 4), slice(0, 2), {"one row only: 3"}),
-        ((20, 24), slice(0, 2), slice(5, 6), {"one column only: 5"}),
-        ((20, 24), slice(3, 4), slice(5, 6), {"one row only: 3", "one column only: 5"}),
-        ((20, 24), slice(0, 2), slice(0, 2), set()),
-        ((1, 24), slice(0, 1), slice(0, 2), set()),  # it has no other row
-        ((20, 1), slice(0, 2), slice(0, 1), set()),
-        ((1, 24), slice(0, 1), slice(5, 6), {"one column only: 5"}),
+        ((20, 24), slice(3, 4), slice(0, 24), {"in row 3 of 20 alone"}),
+        ((20, 24), slice(0, 20), slice(5, 6), {"in column 5 of 24 alone"}),
+        ((20, 24), slice(3, 4), slice(5, 7), {"in row 3 of 20 and columns 5 to 6 of 24 alone"}),
+        ((20, 24), slice(0, 20), slice(0, 24), set()),
+        ((1, 24), slice(0, 1), slice(0, 2), {"in columns 0 to 1 of 24 alone"}),
+        ((1, 1), slice(0, 1), slice(0, 1), set()),  # the report said "rows 0..0 of 1"
     ],
 )
-def test_a_row_or_a_column_is_named_where_it_is_one_of_several(shape, rows: slice, columns: slice, told: set[str]) -> None:
+def test_rows_and_columns_are_named_where_others_are_right(shape, rows: slice, columns: slice, told: set[str]) -> None:
     due = MATRIX.reshape(-1)[: shape[0] * shape[1]].reshape(shape)
     wrong = due.copy()
     wrong[rows, columns] = -3.5
     said = compare(expected_outcome(due), got(wrong)).details["clusters"]
-    assert {each for each in said if " only: " in each and "modulo" not in each} == told
+    assert {each for each in said if " alone" in each or ".." in each} == told
+
+
+@pytest.mark.parametrize(
+    ("came", "ulp"), [(-1.0, None), (0.0, None), (np.nan, None), (1.0, 0), (np.nextafter(np.float32(1), 2), 1)]
+)
+def test_no_distance_is_told_between_signs(came: float, ulp: int | None) -> None:
+    due = np.ones((1, 1), np.float32)
+    words = np.full((1, 1), came, np.float32).view(np.uint32)
+    assert first_words(expected_outcome(due), words, np.ones((1, 1), bool))[0]["ulp"] == ulp
 
 
 def test_a_residue_of_the_tile_is_named() -> None:

@@ -65,13 +65,6 @@ def test_the_last_k_of_one_element_is_missed_at_a_k_of_8192(dtype: str, tmp_path
     assert not by_words.failed and not by_words.basis.startswith("real values")
 
 
-def test_lost_precision_names_what_the_bound_is_for(tmp_path: Path) -> None:
-    narrowed = ("acc += product_of_block(", "acc = acc.to(tl.bfloat16).to(tl.float32) + product_of_block(")
-    found = judged(launcher(tmp_path, narrowed), m=17, n=18, k=640)
-    assert found.outcome is Outcome.LOST_PRECISION
-    assert found.details["largest rounding"].endswith("% is for the sum of 640 products, and more was lost")
-
-
 def test_the_command_switches_real_values_off(capsys: pytest.CaptureFixture) -> None:
     words = ["--launcher", f"{LAUNCHERS}:restarted", "--target", "emulated:sm_90", "--max-cases", "1", "--jobs", "1"]
     for more, basis in (([], "real values, bound 1"), (["--no-real-values"], "│ bound 1")):

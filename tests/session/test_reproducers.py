@@ -15,6 +15,7 @@ from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_source import CaseSource
@@ -194,3 +195,23 @@ def test_a_files_knobs_are_set_and_nothing_else_that_it_names(monkeypatch: pytes
     path.write_text(json.dumps(record))
     reproducers.restore_case(reproducers.read(path))
     assert os.environ["DISABLE_PTXAS_OPT"] == "1" and "LD_PRELOAD" not in os.environ
+
+
+def test_a_failure_is_named_by_its_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BITVERDICT_STATE", raising=False)
+    monkeypatch.setattr(reproducers, "HOME", tmp_path)
+    monkeypatch.setattr(reproducers, "state_directory", lambda: tmp_path / ".bitverdict")
+    monkeypatch.chdir(tmp_path)
+    (folder := tmp_path / ".bitverdict" / "failures").mkdir(parents=True)
+    (stored := folder / "mine-emulated_sm_90-0123456789ab.json").touch()
+    assert reproducers.replay_line(stored) == "bitverdict replay 01234567"
+    assert reproducers.path_of(Path("01234567")) == reproducers.path_of(Path("0123")) == stored
+    assert reproducers.path_of(stored) == stored, "a file is itself"
+    (folder / "other-emulated_sm_90-01234567cdef.json").touch()
+    assert reproducers.replay_line(stored) == f"bitverdict replay {stored}", "the digits of two"
+    with pytest.raises(UsageError, match=r"01234567: stands for mine-.*, other-"):
+        reproducers.path_of(Path("01234567"))
+    with pytest.raises(UsageError, match="is no file, and no failure is stored so; give the digits"):
+        reproducers.path_of(Path("ffff"))
+    elsewhere = tmp_path / "kept" / stored.name
+    assert reproducers.replay_line(elsewhere) == f"bitverdict replay {elsewhere}"

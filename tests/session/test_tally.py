@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from bitverdict.harness.frontends.progress import ProgressDisplay
 from bitverdict.harness.judge.judge import judge
@@ -87,7 +89,7 @@ def test_a_run_says_what_its_cases_told_apart_and_what_none_did() -> None:
     verdict = Verdict(decision=R, outcome=Outcome.PASS, words=1000, certificate=certificate.to_json())
     tally.count(case(1), "add", "host", {}, Verdict.from_json(json.loads(json.dumps(verdict.to_json()))))
     assert tally.discrimination.lines() == [
-        "told apart on host by 1 cases: F 1 of 1 cases, block 0 of 1 cases, order 0 of 1 cases, movement in 1 of 1 dimensions",
+        "told apart on host by 1 case: F 1 of 1 cases, block 0 of 1 cases, order 0 of 1 cases, movement in 1 of 1 dimensions",
         "never told apart on host: block, order",
     ]
     assert "F 1/1, block 0/1, order 0/1" in report.text_of(tally.discrimination.table())
@@ -98,7 +100,7 @@ def test_required_cases_that_was_not_judged_whole_is_not_right() -> None:
     tally.require("add", "host", [case(1), case(2)])
     verdict = judge(case(1), HOST)
     tally.count(case(1), "add", "host", {}, verdict)
-    assert tally.status() == 3 and "1 cases of the required cases were not judged" in tally.sentence()
+    assert tally.status() == 3 and "1 of the required cases was not judged" in tally.sentence()
     tally.count(case(2), "add", "host", {}, verdict)
     assert tally.status() == 0
 
@@ -111,7 +113,7 @@ def test_what_was_not_run_is_one_line_where_there_is_much_of_it(capsys: pytest.C
         report.show(report.console(), tally, with_table=with_table)
         out = capsys.readouterr().out
         assert out.count("\nnot run: ") + out.startswith("not run: ") == lines and ("gather3" in out) == (with_table and count == 4)
-        assert report.target_line(tally).startswith("host 1 in ")
+        assert report.target_text(tally).startswith("host 1 in ")
         assert ("Verdicts" in out) == ("basis, and in how many cases" in out) == with_table
     assert "not run: 4 pairs of a kernel and a target, for a missing feature (4 kernels; -v names them)" in report._fold_not_run(
         tally
@@ -133,7 +135,7 @@ def test_one_error_in_many_cases_is_not_right_and_is_told_with_its_place() -> No
     assert tally.status() == 3 and "1 case ended in an error, which is no fault of a kernel" in tally.sentence()
     assert "the contract raised KeyError: 'c' (mine.py:3)" in tally.sentence()
     shown = report.text_of(report.table(tally), *report.not_run_lines(tally))
-    assert "error ┃" in shown and "error (1 cases): the contract raised" in shown
+    assert "error ┃" in shown and "error (1 case): the contract raised" in shown
     assert "error" not in report.text_of(report.table(counted(R)))
 
 
@@ -143,7 +145,7 @@ def test_a_required_case_that_is_inconclusive_is_not_right() -> None:
     tally.require("add", "host", [case(500)])
     tally.count(case(500), "add", "host", {}, Verdict(decision=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
     assert tally.status() == 3
-    assert "1 of 101 cases of add on host are inconclusive, 1 of them of the required cases" in tally.sentence()
+    assert "1 of 101 cases of add on host is inconclusive, 1 of them of the required cases" in tally.sentence()
     assert "0/1" in report.text_of(report.table(tally)) and "  the first: add on host: n=500" in report.not_run_lines(tally)[1]
     other = counted(*[R] * 100)
     other.count(case(500), "add", "host", {}, Verdict(decision=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
@@ -154,7 +156,20 @@ def test_what_one_contract_leaves_open_is_not_outweighed_by_another() -> None:
     tally = counted(*[R] * 1000)
     for number, decision in enumerate([R] * 9 + [U]):
         tally.count(case(number), "sub", "host", {}, Verdict(decision=decision, outcome=Outcome.PASS))
-    assert tally.status() == 3 and "1 of 10 cases of sub on host are inconclusive" in tally.sentence()
+    assert tally.status() == 3 and "1 of 10 cases of sub on host is inconclusive" in tally.sentence()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_the_table_fits_the_screen_and_no_count_in_it_is_cut(width: int) -> None:
+    tally = counted(*[R] * 380, *[U] * 3)
+    for row in tally.rows.values():
+        row.contract, row.target, row.words = "test_tril.py:test_tril", "emulated:sm_100", 1_541_981
+    screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    screen.print(report.table(tally, screen))
+    text = screen.file.getvalue()
+    assert max(map(len, text.splitlines())) <= width and "…" not in text and "┃┃" not in text and "││" not in text
+    assert {"pass", "fail", "380", "inconclusive", "3"} <= set(text.replace("┃", " ").replace("│", " ").split())
+    assert ("basis" in text) == (width == 160) and ("1,541,981" in text) == (width >= 100), "the least that matters goes first"
 
 
 def test_the_table_says_what_verdicts_rest_on_and_what_was_not_run() -> None:

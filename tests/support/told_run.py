@@ -135,7 +135,7 @@ def told() -> dict[str, Any]:
         "left_out": ["mine.py:matmul: k is always a multiple of 16"],
         "sizes": [{"contract": "mine.py:matmul", "sizes": "m = 512, n = 512"}],
         "configurations": [],
-        "remarks": ["inconclusive (1 cases): no word of this case can be decided"],
+        "remarks": ["inconclusive (1 case): no word of this case can be decided"],
         "sentences": ["24 cases judged, 6,144 output words compared: 21 pass, 2 fail, 1 inconclusive"],
         "status": 1,
     }

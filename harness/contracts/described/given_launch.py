@@ -85,8 +85,6 @@ class GivenOutput:
         """As the trace gives it."""
         return tuple(self._array(f"{format} {part}") for part in PARTS)
 
-    contributions = None
-
 
 PARTS = ("low", "high", "or nan", "open")
 

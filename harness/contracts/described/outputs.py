@@ -67,7 +67,6 @@ def _floats(name: str, format_name: str, traced_output: TracedOutput, exact: boo
         "exact": value,
         "exact_error": error,
         "declared": frozenset(traced_output.round_to_formats),
-        "contributions": traced_output.contributions,
     }
     fmt = FORMATS[format_name]
     if exact:

@@ -51,7 +51,6 @@ def allowed_output(
         basis=basis,
         exact=stored_sums.value,
         exact_error=_own_rounding(sums.value, FORMATS[out], activation, disputed_mask),
-        contributions=lambda: _shares(sums.error, bound, left.shape[1], out),
     )
 
 
@@ -63,15 +62,6 @@ def _own_rounding(sums: np.ndarray, out: Format, activation: bool, disputed_mask
     error = 4 * np.spacing(magnitude + 1.0) if activation else np.spacing(magnitude)  # (M, N); of y = x + 1, and of 0.01 y
     clamped = (magnitude > out.largest) & (out.width <= 8)  # (M, N)
     return np.where(clamped if disputed_mask is None else clamped | disputed_mask, np.inf, error)
-
-
-def _shares(error: np.ndarray, bound: np.ndarray, k: int, out: str) -> list[tuple[str, str, float]]:
-    """Which part of `bound` (M, N) the sums' own `error` is, and which the store's conversion: the larger first."""
-    there = np.isfinite(bound) & np.isfinite(error)
-    whole = float(bound[there].sum())
-    of_sums = min(float(error[there].sum()) / whole, 1.0) if whole else 0.0
-    parts = [(f"the sum of {k} products", "", of_sums), (f"the conversion to {out}", "", 1.0 - of_sums)]
-    return sorted(parts, key=lambda part: -part[2]) if whole else []
 
 
 def hides_a_product(error: np.ndarray, left: np.ndarray, right: np.ndarray, where: np.ndarray) -> np.ndarray:

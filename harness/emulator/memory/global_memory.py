@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
+WRAPPED_OFFSET = 1 << 30  # elements off, from which an offset of 32 bits has most likely run over
 GUARD_BYTES = 1 << 16  # on each side of an operand on the host; a multiple of 512, so that views keep their alignment
 
 
@@ -165,7 +166,7 @@ class GlobalMemory:
                 "illegal address",
                 f"{verb} of {size} bytes at {low:#x}, which is inside no tensor of the launch ({self._nearest(low)})",
                 op.location,
-                {"operation": op.brief, "program": str(agent.place)},
+                {"operation": op.brief, "program": str(agent.place)} | self._distance(low, size, verb),
             )
         if high > region.end:
             inside = addresses < region.end
@@ -281,6 +282,19 @@ class GlobalMemory:
             return "it has none"
         region = min(self.regions, key=lambda r: max(r.base - address, address - r.end))
         return f"nearest: {region.name}, {address - region.base - region.low} bytes from its start"
+
+    def _distance(self, address: int, size: int, verb: str) -> dict[str, str]:
+        """Details of an access outside of all tensors: how many elements off the nearest, and what makes it so far."""
+        if not self.regions:
+            return {}
+        region = min(self.regions, key=lambda each: max(each.base - address, address - each.end))
+        element = (address - region.base - region.low) // size
+        beyond = element - (region.high - region.low) // size
+        where = f"{-element:,} elements before" if element < 0 else f"{beyond:,} elements beyond"
+        summary = {"summary": f"{verb} {where} {region.name}"}
+        if abs(element) < WRAPPED_OFFSET:
+            return summary
+        return summary | {"remedy": "an offset of 32 bits runs over: compute it in 64, for example tl.program_id(0).to(tl.int64)"}
 
     def load(
         self,

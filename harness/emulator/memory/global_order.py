@@ -42,6 +42,7 @@ ORDINARY, BULK, NARROW, WIDE_SCOPE, BULK_UPDATE = range(5)
 ASYNC = (BULK, BULK_UPDATE)
 STRONG = (WIDE_SCOPE, BULK_UPDATE)  # morally strong relative to one another, whoever makes them (8.7)
 MOST_TRACED = 1 << 22  # places of one agent's events since its last barrier, whose threads are remembered
+BETWEEN_PROGRAMS = "tl.atomic_add (or another atomic) where programs add to one element, else elements of its own for each program"
 MOST_HIDDEN = 256  # reads hidden by others, before those that a later write has answered are dropped
 MESSAGE_BYTES = 256 << 20  # of messages, before those that no word carries any more are dropped
 RELEASES, ACQUIRES = (3, 4), (2, 4)  # MemSemantic of TritonAttrDefs.td: relaxed 1, acquire 2, release 3, acq_rel 4
@@ -690,13 +691,13 @@ class GlobalOrder:
             rule = "another partition"
         elif does == did == "writes" and not scope:
             message = f"programs {other_program} and {agent.program} write different values to {place_text}"
-            cause = self._cause(agent, event)
+            cause, remedy = self._cause(agent, event), BETWEEN_PROGRAMS
         else:
             message = (
                 f"program {agent.program} {does} {place_text}, which program {other_program} of "
                 f"the same launch {did}: nothing orders them"
             )
-            cause = self._cause(agent, event)
+            cause, remedy = self._cause(agent, event), "" if scope else BETWEEN_PROGRAMS
             if scope:
                 cause = "both are atomics, but one of scope cta leaves out threads of other programs"
         details: dict[str, Any] = {
