@@ -435,7 +435,7 @@ class Device:
             move_hooks=hooks(probes, "on_move"),
         )
         run = LaunchRun(launch, program, translation, values, arguments, floats, context, self.enclosed)
-        run.repeat = lambda: self._repeat_launch(launch, program, metadata, grid, names)
+        run.repeat = lambda *changes: self._repeat_launch(launch, program, metadata, grid, names, *changes)
         for probe in probes:
             probe.begin(run)
         resident = self._residency(translation, metadata, prod(grid))
@@ -481,13 +481,26 @@ class Device:
                 probe.end(run)
 
     def _repeat_launch(
-        self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str]
-    ) -> Callable[[Sequence[Any]], None]:
-        """What executes the `launch` again with other values of its arguments, and leaves no trace of it but memory."""
-        options = replace(self.options, provenance=False, list_allocations=None, real_values=None, probes=())
+        self,
+        launch: Launch,
+        program: bytes,
+        metadata: Any,
+        grid: tuple[int, int, int],
+        names: Sequence[str],
+        real_values: frozenset[str] | None = None,
+        edited_programs: EditedPrograms | None = None,
+    ) -> Callable[[Sequence[object]], Device]:
+        """See `LaunchRun.repeat`."""
+        options = replace(self.options, provenance=False, list_allocations=None, real_values=real_values, probes=())
+        options = replace(options, edited_programs=edited_programs or options.edited_programs)
         twin = Device(self.arch, f"eager on {self.multiprocessors}", options)
         twin.reachable, twin.step_limit = self.reachable, max(sum(launch.operations.values()), 1)
-        return lambda values: twin.run(program, metadata, grid, names, values)
+
+        def repeat(values: Sequence[object]) -> Device:
+            twin.run(program, metadata, grid, names, values)
+            return twin
+
+        return repeat
 
     def _run_batched(
         self, context: LaunchContext, translation: TranslatedProgram, arguments: Sequence[Any], probes: list[DeviceProbe]

@@ -15,7 +15,7 @@ import numpy as np
 from bitverdict.harness.model.protocols import LaunchProbe
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.device import Launch
+    from bitverdict.harness.emulator.device import Device, Launch
     from bitverdict.harness.emulator.execution.async_ops import InFlight
     from bitverdict.harness.emulator.execution.cta_state import CtaState, LaunchContext
     from bitverdict.harness.emulator.execution.partitions import Agent
@@ -38,8 +38,9 @@ class LaunchRun:
     floats: dict[int, float]  # those among the arguments, by place
     context: LaunchContext
     enclosed: EnclosedMemory  # words, those of earlier launches among them, of which a choice of the compiler's is not known
-    repeat: Callable[[], Callable[[Sequence[object]], None]] = field(init=False)
-    """Gives what executes the launch again with other values of its arguments, and leaves no trace of it but memory."""
+    repeat: Callable[..., Callable[[Sequence[object]], Device]] = field(init=False)
+    """Given real values to carry and programs to edit (`LaunchOptions`), or neither, what executes the launch again with other
+    values of its arguments, and gives the device that it ran on. It leaves no trace but memory."""
     is_complete: bool = False  # all programs have come to their end
 
     @property

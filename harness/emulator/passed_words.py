@@ -109,7 +109,7 @@ class TracedLaunch:
             self.before = self.numbers = []
         self.stored_origins = [np.zeros(region.raw.size, np.uint8) for region in regions]  # of what this launch stores alone
 
-    def settle(self, rerun: Callable[[Sequence[object]], None] | None) -> None:
+    def settle(self, rerun: Callable[[Sequence[object]], object] | None) -> None:
         """The launch has run: give what it stored an origin. `again` executes it with other float arguments; None: it failed, and
         what it stored is the kernel's."""
         given_words = self.computed_words()
@@ -207,7 +207,7 @@ class TracedLaunch:
             as_bytes(held.numbers, words.first_byte, words.dtype)[places] = number
 
     def _passed_words(
-        self, given_words: list[Words], stored_words: list[Words], rerun: Callable[[Sequence[object]], None]
+        self, given_words: list[Words], stored_words: list[Words], rerun: Callable[[Sequence[object]], object]
     ) -> list[Words]:
         """Which of `stored_words` are copies of `given_words`, with the origins of that."""
         stored_words = [
@@ -237,7 +237,7 @@ class TracedLaunch:
         self,
         passed_words: list[Words],
         generator: np.random.Generator,
-        rerun: Callable[[Sequence[object]], None],
+        rerun: Callable[[Sequence[object]], object],
         turn: int,
         kept: set[int],
     ) -> list[np.ndarray] | None:

@@ -34,7 +34,7 @@ _EPS32 = 2.0**-23
 
 
 def find_restored(
-    launch: TracedLaunch, given: list[Words], stored: list[Words], again: Callable[[Sequence[object]], None]
+    launch: TracedLaunch, given: list[Words], stored: list[Words], again: Callable[[Sequence[object]], object]
 ) -> list[Words]:
     """Of what was `stored` what is no kernel's work by the rule above, with the origins of that; `given` is what torch or the host
     computed. What cannot be repeated is not cleared: where a launch faults on drawn words, and on its own in another order, its
@@ -48,7 +48,7 @@ def find_restored(
         return [each.with_origins(number) for each in repeats.left]
 
 
-def find_steered(launch: TracedLaunch, stored_words: list[Words], rerun: Callable[[Sequence[object]], None]) -> list[Words]:
+def find_steered(launch: TracedLaunch, stored_words: list[Words], rerun: Callable[[Sequence[object]], object]) -> list[Words]:
     """Of what was `stored` what depends on nothing that the launch loads, where the host has read what may tell of a result: then
     it has chosen these words, by integers, by the grid, by places, or by which kernel it launched."""
     given_words = launch.loaded_words() + [words for words in launch.computed_words() if words.region is not None]
@@ -101,7 +101,11 @@ def _redraw_words(launched: TracedLaunch, given: list[Words], generator: np.rand
 
 class _Repeats:
     def __init__(
-        self, launch: TracedLaunch, passed_words: list[Words], stored_words: list[Words], again: Callable[[Sequence[object]], None]
+        self,
+        launch: TracedLaunch,
+        passed_words: list[Words],
+        stored_words: list[Words],
+        again: Callable[[Sequence[object]], object],
     ) -> None:
         self.launched, self.again = launch, again
         told = [

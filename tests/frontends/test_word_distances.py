@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -42,6 +44,41 @@ def test_each_tensor_has_its_worst_word() -> None:
     assert found["y"]["relative"] == pytest.approx((np.abs(words - real) / real).max(), rel=1e-6)
     assert found["y"]["element"] == np.unravel_index(units.argmax(), units.shape)
     assert (found["y"]["words"], found["y"]["unknown_words"]) == (1024, 0)
-    assert found["y"]["location"].endswith(":21") and "test_word_distances.py:21), the worst of 1,024 words" in "".join(
+    last = inspect.getsourcelines(tripled_squares.fn)[1] + 5
+    assert found["y"]["location"].endswith(f":{last}") and f"test_word_distances.py:{last}), the worst of 1,024 words" in "".join(
         tally.lines(2, shows_advice=False)
     )
+
+
+@triton.jit
+def scaled_by_a_rounded_mean(x, y, once, N: tl.constexpr):
+    places = tl.arange(0, N)
+    value = tl.load(x + places)
+    mean = tl.sum(value) / N
+    rounded = mean.to(tl.float16).to(tl.float32)
+    scaled = value * rounded
+    tl.store(once + places, value * 3.1)
+    tl.store(y + places, scaled)
+
+
+def test_the_line_that_adds_most_is_not_the_one_that_stores() -> None:
+    """Of each tensor, for the worse of two launches; both leave their tensors as they had made them."""
+    session, tally = EmulatedSession(["sm_90"], numerics=True), EmulationTally()
+    session.enter()
+    try:
+        x = torch.rand(64, generator=torch.Generator().manual_seed(1))
+        y, once = torch.zeros(64, device="cuda"), torch.zeros(64, device="cuda")
+        scaled_by_a_rounded_mean[(1,)](torch.ones(64, device="cuda") / 3, y, once, 64)
+        scaled_by_a_rounded_mean[(1,)](x.cuda(), y, once, 64)
+        left = y.cpu()
+        tally.add(session.take("here"))
+    finally:
+        session.close()
+    found = {record["tensor"]: record for record in tally.numerics}
+    first = inspect.getsourcelines(scaled_by_a_rounded_mean.fn)[1]
+    assert torch.equal(left, x * x.mean().half().float())
+    assert found["y"]["error_line"].endswith(f"test_word_distances.py:{first + 5}") and found["y"]["error_share"] > 0.9
+    assert found["y"]["location"].endswith(f":{first + 8}")
+    assert found["once"]["error_line"].endswith(f":{first + 7}") and found["once"]["units"] < 1
+    text = " ".join(tally.lines(2, shows_advice=False))
+    assert "of it is added by" in text and "rounded = mean.to(tl.float16).to(tl.float32)" in text

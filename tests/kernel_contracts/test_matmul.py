@@ -17,9 +17,7 @@ import numpy as np
 import pytest
 import torch
 import triton
-import triton.language as tl
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
@@ -41,6 +39,7 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.kernels.features import Feature, features_of
 from bitverdict.kernels.matmul import CONFIGS, HOPPER_CONFIGS, Config, Problem, View
 from tests.support.shares import in_this_turn
+from tests.support.tile_program import matmul_source
 from tests.support.tutorial_facts import holds
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -252,32 +251,8 @@ def test_each_amd_configuration_compiles_with_wrapped_offsets(config: Config, tm
     """It compiles to machine code. The tutorial's AMD branch has no modulo and reads past a ragged operand; here there is one path,
     compiled for gfx942."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    function = bitverdict.kernels.matmul.matmul_kernel.fn
-    constants = {
-        "stride_ak": 1,
-        "stride_bn": 1,
-        "stride_cn": 1,
-        "EVEN_K": False,
-        "ACTIVATION": "",
-        "PRECISION": "tf32",
-        "WIDE_OFFSETS": False,
-        "USE_DESCRIPTORS": False,
-        "B_TURNED": False,
-        "a_tiles": None,
-        "b_tiles": None,
-        "LAYOUT": "row row",
-        "ACCUMULATOR": tl.float32,
-        "BLOCK_M": config.block_m,
-        "BLOCK_N": config.block_n,
-        "BLOCK_K": config.block_k,
-        "GROUP_M": config.group_m,
-    }
-    signature = {name: "constexpr" if name in constants else "i32" for name in function.arg_names}
-    signature |= dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16")
     options = {"num_warps": config.num_warps, "num_stages": config.num_stages, "waves_per_eu": config.waves_per_eu}
-    compiled = triton.compile(
-        ASTSource(function, signature, constexprs=constants), target=GPUTarget("hip", "gfx942", 64), options=options
-    )
+    compiled = triton.compile(matmul_source(config, "fp16"), target=GPUTarget("hip", "gfx942", 64), options=options)
     assert compiled.asm["hsaco"]
     vectors = [line for line in compiled.asm["ttir"].splitlines() if "arith.remsi" in line and "tensor<" in line]
     assert len(vectors) == 2, "rows modulo m and columns modulo n"

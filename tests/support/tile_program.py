@@ -13,10 +13,17 @@ POINTERS = {"fp16": "fp16", "bf16": "bf16", "e4m3": "fp8e4nv", "int8": "i8", "fp
 DIVISIBLE = [["tt.divisibility", 16]]
 
 
-def matmul_ttgir(
-    arch: int, dtype: str, config: Config, *, precision: str = "tf32", out: str = "", kernel=None, even_k: bool = False
-) -> str:
-    """TTGIR of matmul's kernel with 16-byte aligned pointers and strides of A, B and C divisible by 16, sizes of any residue."""
+def matmul_source(
+    config: Config,
+    dtype: str,
+    attrs: dict | None = None,
+    *,
+    precision: str = "tf32",
+    out: str = "",
+    kernel=None,
+    even_k: bool = False,
+) -> ASTSource:
+    """matmul's kernel, or a twin of it, with the constants of `config`, before it is compiled."""
     function = (kernel or matmul_kernel).fn
     constants = {
         "stride_ak": 1,
@@ -39,10 +46,14 @@ def matmul_ttgir(
     }
     signature = {name: "constexpr" if name in constants else "i32" for name in function.arg_names}
     signature |= {"a_ptr": f"*{POINTERS[dtype]}", "b_ptr": f"*{POINTERS[dtype]}", "c_ptr": f"*{POINTERS[out or dtype]}"}
-    aligned = [
-        i for i, name in enumerate(function.arg_names) if name.endswith("_ptr") or name in ("stride_am", "stride_bk", "stride_cm")
-    ]
-    source = ASTSource(function, signature, constexprs=constants, attrs={(i,): DIVISIBLE for i in aligned})
+    return ASTSource(function, signature, constexprs=constants, attrs=attrs)
+
+
+def matmul_ttgir(arch: int, dtype: str, config: Config, **choices) -> str:
+    """TTGIR of `matmul_source` with 16-byte aligned pointers and strides of A, B and C divisible by 16, sizes of any residue."""
+    names = (choices.get("kernel") or matmul_kernel).fn.arg_names
+    aligned = [i for i, name in enumerate(names) if name.endswith("_ptr") or name in ("stride_am", "stride_bk", "stride_cm")]
+    source = matmul_source(config, dtype, {(i,): DIVISIBLE for i in aligned}, **choices)
     target = GPUTarget("cuda", arch, 32)
     backend = make_backend(target)
     options = backend.parse_options({"num_warps": config.num_warps, "num_stages": config.num_stages})

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from bitverdict.harness.checks.explain.cause import WRONG_OUTCOMES, cause_of
-from bitverdict.harness.checks.explain.error_budget import MOST_LINES, error_budget
+from bitverdict.harness.checks.explain.error_budget import error_budget
 from bitverdict.harness.checks.explain.unwritten_reads import Relaunch, explain_by_unwritten_input
 from bitverdict.harness.emulator.advice import Advice
+from bitverdict.harness.emulator.frontend.local_errors import MOST_LINES
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
 from bitverdict.harness.model.verdict import Outcome, Verdict

@@ -6,22 +6,16 @@ shared memory, or of no line that is known."""
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable
 
 import numpy as np
 
-from bitverdict.harness.emulator.frontend.local_errors import STORE, LocalErrors
+from bitverdict.harness.emulator.frontend.local_errors import MOST_LINES, LocalErrors, line_text, ranked_shares
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import compare_words
 from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.diagnose import values
 from bitverdict.harness.model.contract import ExpectedOutput
-from bitverdict.harness.model.paths import source_line
-
-MOST_LINES = 24  # launched for
-MOST_ROWS = 5
-LEAST_SHARE = 0.01  # of the error, told
 
 
 def error_budget(expected: ExpectedOutput, first: LaunchResult, launch: Callable[[], LaunchResult]) -> dict[str, str | list[str]]:
@@ -53,28 +47,6 @@ def error_budget(expected: ExpectedOutput, first: LaunchResult, launch: Callable
         "allowed": [_allowed_text(expected, name, index, word_values, exact)],
         "error by line": [f"{abs(share / exact[index]):.1e}  {line_text(line)}" for line, share in shares],
     }
-
-
-def ranked_shares(probe: LocalErrors, error: float, share_of: Callable[[str], float]) -> list[tuple[str, float]]:
-    """The lines that `probe` has seen round and their shares in `error`, the largest first and stores last; those that matter."""
-    shares = {line: share_of(line) for line in probe.lines}
-    left = error - sum(shares.values())
-    shares[" and ".join(probe.product_lines) or "no line that is known"] = left
-    stored = {line: share for line, share in shares.items() if line.endswith(STORE)}
-    told = sorted((line for line in shares if line not in stored), key=lambda line: -abs(shares[line]))
-    least = LEAST_SHARE * max(map(abs, shares.values()))
-    return [(line, shares[line]) for line in (*told[:MOST_ROWS], *stored) if abs(shares[line]) >= least]
-
-
-def line_text(line: str) -> str:
-    """The "FILE:LINE" as reports name it, and its source."""
-    if " and " in line:
-        return " and ".join(line_text(each).partition("  ")[0] for each in line.split(" and "))
-    file, _, number = line.removesuffix(STORE).rpartition(":")
-    if not number.isdigit():
-        return line
-    stored = STORE if line.endswith(STORE) else ""
-    return f"{source_line(file, number)}{stored}  {linecache.getline(file, int(number)).strip()}"
 
 
 def _launch_with(launch: Callable[[], LaunchResult], errors: LocalErrors) -> LaunchResult:

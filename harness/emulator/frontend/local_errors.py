@@ -6,7 +6,9 @@ value differs by is the share of that line in the error of the stored word, to f
 
 from __future__ import annotations
 
+import linecache
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -17,10 +19,14 @@ from bitverdict.harness.emulator.frontend.generated_code import compile_code
 from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, load_code, translate
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics.real_values import Real, TileValue
+from bitverdict.harness.model.paths import source_line
 from bitverdict.reference.formats import FORMATS, decode
 
 STORE = " (the store)"  # behind the line of a conversion to what is stored
 MOST_TRANSLATIONS = 8
+MOST_LINES = 24  # launched for
+MOST_ROWS = 5
+LEAST_SHARE = 0.01  # of the error, told
 _translations: dict[tuple, TranslatedProgram] = {}  # as they are, for the lines of one program after another
 _ASSIGNMENT = re.compile(r"(?P<indent> *)(?P<name>\w+)_real = (?P<exact>.*)")
 _NOT_LOCAL = ("load_real(", "argument(", "m.launch", "m.tensor_core")  # what reads memory or arguments
@@ -97,3 +103,25 @@ def with_local_error(real: Real, computed: Real, exact: Real) -> Real:
     with np.errstate(invalid="ignore"):
         error = computed.value - exact.value
     return Real(real.value + np.where(np.isfinite(error), error, 0.0), real.error)
+
+
+def ranked_shares(probe: LocalErrors, error: float, share_of: Callable[[str], float]) -> list[tuple[str, float]]:
+    """The lines that `probe` has seen round and their shares in `error`, the largest first and stores last; those that matter."""
+    shares = {line: share_of(line) for line in probe.lines}
+    left = error - sum(shares.values())
+    shares[" and ".join(probe.product_lines) or "no line that is known"] = left
+    stored = {line: share for line, share in shares.items() if line.endswith(STORE)}
+    told = sorted((line for line in shares if line not in stored), key=lambda line: -abs(shares[line]))
+    least = LEAST_SHARE * max(map(abs, shares.values()))
+    return [(line, shares[line]) for line in (*told[:MOST_ROWS], *stored) if abs(shares[line]) >= least]
+
+
+def line_text(line: str) -> str:
+    """The "FILE:LINE" as reports name it, and its source."""
+    if " and " in line:
+        return " and ".join(line_text(each).partition("  ")[0] for each in line.split(" and "))
+    file, _, number = line.removesuffix(STORE).rpartition(":")
+    if not number.isdigit():
+        return line
+    stored = STORE if line.endswith(STORE) else ""
+    return f"{source_line(file, number)}{stored}  {linecache.getline(file, int(number)).strip()}"

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.error_budget import MOST_LINES, line_text, ranked_shares
 from bitverdict.harness.emulator.cuda_runtime import entered_device
 from bitverdict.harness.emulator.device_probe import LaunchRun
 from bitverdict.harness.emulator.faults import BadArgument
 from bitverdict.harness.emulator.frontend.arguments import bytes_of
-from bitverdict.harness.emulator.frontend.local_errors import LocalErrors
+from bitverdict.harness.emulator.frontend.local_errors import MOST_LINES, LocalErrors, line_text, ranked_shares
 from bitverdict.harness.report.launch_trace.trace import Trace
 
 
