@@ -31,9 +31,9 @@ from benchmarks.corpus import entries
 from benchmarks.corpus_entry import Entry, Given, Package
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.frontends.cli_replay_launches import arch_of, progress
+from bitverdict.harness.lab.pages.launch_replay import page
 from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
 from bitverdict.harness.report.launch_replay.campaign import FIRST_CONFIGURATION, Run, Task, carry_out, read
-from bitverdict.harness.report.launch_replay.page import page
 from bitverdict.harness.report.launch_replay.summary import lines, sum_rows
 
 LARGE = 1 << 23

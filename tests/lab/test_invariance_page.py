@@ -10,14 +10,14 @@ import pytest
 
 from bitverdict.harness.checks.invariance.invariance_finding import End, InvarianceFinding
 from bitverdict.harness.frontends.main import main
+from bitverdict.harness.lab.pages.condensed_runs import condense_run, deciding_fields, merge_files
+from bitverdict.harness.lab.pages.invariance import COLUMNS, MARK, page, read
 from bitverdict.harness.lab.pages.printed_pages import INVARIANCE
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.report.invariance.campaign import Examination
 from bitverdict.harness.report.invariance.cases import of_each_configuration
-from bitverdict.harness.report.invariance.condensed_runs import condense_run, deciding_fields, merge_files
-from bitverdict.harness.report.invariance.page import COLUMNS, MARK, page, read
 from bitverdict.harness.report.invariance.report_lines import line, report
 from bitverdict.harness.report.invariance.tasks import verdict_on
 from bitverdict.harness.report.required_lists import frozen_kernels

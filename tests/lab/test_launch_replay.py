@@ -18,10 +18,10 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
+from bitverdict.harness.lab.pages.launch_replay import FIGURES, page
 from bitverdict.harness.report.launch_replay import launch_replayer
 from bitverdict.harness.report.launch_replay.launch_recorder import LaunchRecorder, compile_source
 from bitverdict.harness.report.launch_replay.launch_replayer import StandIn, replay
-from bitverdict.harness.report.launch_replay.page import FIGURES, page
 from bitverdict.harness.report.launch_replay.recorded_launch import RecordedLaunch
 from bitverdict.harness.report.launch_replay.summary import lines, sum_rows
 

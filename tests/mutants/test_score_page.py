@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from bitverdict.harness.lab.pages.mutation_score import HEAD, LIVE, SHARE
 from bitverdict.harness.lab.pages.printed_pages import DOCS
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.mutants.page import HEAD, LIVE, SHARE
 from bitverdict.harness.report.required_lists import frozen_kernels
 
 PAGE = (DOCS / "mutation_score.md").read_text()

@@ -229,7 +229,6 @@ NOT_FAST = {
     "definition",
     "mfma_definition",
     "evidence",
-    "evidence_page",
     "export",
     "record",
     "constructors",

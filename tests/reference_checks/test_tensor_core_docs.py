@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.reference.tensor_core import INSTRUCTIONS, evidence_page
+from bitverdict.harness.lab.pages import instruction_evidence
+from bitverdict.reference.tensor_core import INSTRUCTIONS
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "arithmetic.md"
 
@@ -19,19 +20,19 @@ def test_the_examples_of_the_document_run() -> None:
 
 def test_the_table_of_evidence_is_what_the_records_print() -> None:
     text = DOCUMENT.read_text()
-    assert evidence_page.page(text) == text and evidence_page.table() in text
-    assert evidence_page.page(text.replace("hardware words (A100)", "hardware words (A10)")) == text
+    assert instruction_evidence.page(text) == text and instruction_evidence.table() in text
+    assert instruction_evidence.page(text.replace("hardware words (A100)", "hardware words (A10)")) == text
 
 
 def test_a_page_without_its_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="these two lines once"):
-        evidence_page.page(DOCUMENT.read_text().replace(evidence_page.END, ""))
+        instruction_evidence.page(DOCUMENT.read_text().replace(instruction_evidence.END, ""))
 
 
 def test_each_instruction_has_one_row_of_the_table() -> None:
-    rows = evidence_page.table().splitlines()[2:]
+    rows = instruction_evidence.table().splitlines()[2:]
     for rule in INSTRUCTIONS:
-        chip, name, basis, evidence = evidence_page.row_of(rule)
+        chip, name, basis, evidence = instruction_evidence.row_of(rule)
         (row,) = [row for row in rows if row.startswith(f"| {chip} | {name} | ") and row.endswith(f" | {basis} | {evidence} |")]
         assert rule.a in row and rule.d in row
 

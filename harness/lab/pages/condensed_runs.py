@@ -1,6 +1,6 @@
 """What runs of `benchmarks/invariance.py` came to, kernel by kernel: the stored form that docs/invariance.md is printed from.
 
-`python -m bitverdict.harness.report.invariance.condensed_runs FILE... > tests/hardware_words/invariance.json` makes it of files
+`python -m bitverdict.harness.lab.pages.condensed_runs FILE... > tests/hardware_words/invariance.json` makes it of files
 of JSON lines, each behind the line that says where it was made. A FILE that ends in .json is the stored form: of it those runs
 stay, in their order, whose target none of the others has. Write to another file then, and move it.
 """

@@ -1,6 +1,6 @@
 """The table of docs/arithmetic.md that says what each instruction rests on, printed from the records.
 
-    python -m bitverdict.reference.tensor_core.evidence_page
+    python -m bitverdict.harness.lab.pages.instruction_evidence
 
 prints it; `bitverdict pages arithmetic.md` puts it into the page, between the two lines `BEGIN` and `END`.
 """
@@ -12,7 +12,7 @@ from itertools import groupby
 from bitverdict.reference.tensor_core.lookup import ALL_INSTRUCTIONS
 from bitverdict.reference.tensor_core.record import Instruction
 
-BEGIN = "<!-- printed by: python -m bitverdict.reference.tensor_core.evidence_page -->"
+BEGIN = "<!-- printed by: python -m bitverdict.harness.lab.pages.instruction_evidence -->"
 END = "<!-- end of what is printed -->"
 HEADS = ("chip", "instruction", "operands", "a verdict says", "it rests on")
 

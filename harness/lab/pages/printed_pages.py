@@ -58,9 +58,9 @@ def _matmul_support() -> str:
 
 def _arithmetic() -> str:
     """The page as it is, with the table of evidence printed anew."""
-    from bitverdict.reference.tensor_core import evidence_page
+    from bitverdict.harness.lab.pages import instruction_evidence
 
-    return evidence_page.page((DOCS / "arithmetic.md").read_text())
+    return instruction_evidence.page((DOCS / "arithmetic.md").read_text())
 
 
 def _sanitizers() -> str:
@@ -71,9 +71,9 @@ def _sanitizers() -> str:
 
 def _invariance() -> str:
     """The page as it is, with the table of all kernels printed anew."""
-    from bitverdict.harness.report.invariance import page
+    from bitverdict.harness.lab.pages import invariance
 
-    return page.page((DOCS / "invariance.md").read_text(), page.read(ROOT / INVARIANCE))
+    return invariance.page((DOCS / "invariance.md").read_text(), invariance.read(ROOT / INVARIANCE))
 
 
 PAGES = (
