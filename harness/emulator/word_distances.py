@@ -178,6 +178,3 @@ class WordDistances(DeviceProbe):
             worst = WordDistance(kernel, name, most_units, worst_relative, index, location, known_words, stores - known_words)
         self.worst[kernel, name] = worst
         return is_worse
-
-
-__all__ = ["WordDistance", "WordDistances"]

@@ -91,7 +91,6 @@ TINY = (
     Tiny("one_wrong_word", "--target emulated:sm_100 --size 64 blocked_matmul", "1 found|[2-9] found"),
     Tiny("order_of_sums", "--launchers sequential --jobs 1", "1 launchers, 0 wrong"),
     Tiny("pages", "OUT", "# What the GPUs said"),
-    Tiny("preferred_cases", "small_mma --target emulated:sm_100 --cases 1 --seeds 1", "small_mma on emulated:sm_100: 1 cases"),
     Tiny("product_faults", "--cases 1 --types fp16 --jobs 1", "fp16"),
     Tiny("promoted_sums", "--words 1 --side 16 --target emulated:sm_90", "256 words, 0 differ"),
     Tiny("real_values", "--only softmax --rounds 1", r"\d+ kernels: median", (0, 1)),

@@ -70,6 +70,3 @@ def error_lines(trace: Trace, name: str) -> list[LineError]:
 
     shares = ranked_shares(plain_errors, float(plain_errors.words[index]) - exact, share_of)
     return [LineError(abs(share / exact), line_text(line), index) for line, share in shares]
-
-
-__all__ = ["LineError", "error_lines"]
