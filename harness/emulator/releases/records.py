@@ -222,6 +222,18 @@ V3_7_0 = replace(V3_7_1, numbers=(3, 7, 0))
 V3_6_0 = replace(
     V3_7_1, numbers=(3, 6, 0), keys_stages=False, doubles_columns=True, new_names=(), removed_names=(),
     tile_program_passes=V3_7_1.tile_program_passes | {"hip": V3_7_1.tile_program_passes["hip"][1:]},
+    compiler_faults=(
+        *V3_7_1.compiler_faults,
+        CompilerFault(
+            r"tt\.dot_scaled \S+ scale (%\w+), \S+ scale \1,", ("sm_100", "sm_103"),
+            "tl.dot_scaled with one tile of scales for both operands", "NVWSInsertTmemAref ends by an assertion",
+        ),
+        CompilerFault(
+            r"(%\w+) = tt\.descriptor_gather (?s:.)*?(?:tt\.dot_scaled \1 .*lhs = e2m1 rhs = e[45]"
+            r"|(%\w+) = tt\.trans \1 (?s:.)*?tt\.dot_scaled .*, \2 .*lhs = e[45]m\d rhs = e2m1)", ("sm_100", "sm_103"),
+            "tl.dot_scaled with gathered fp4 beside fp8", "the column is in bytes where the tensor map counts nibbles",
+        ),
+    ),
     hazards=(
         V3_9.hazards[0], *V3_8.hazards[1:], _unfenced_copy("ttng.warp_group_dot"),
         *(KnownHazard("ttng.tmem_copy", copy, "scales loaded as 5-dimensional tiles") for copy in (_COPY, "ttg.local_alloc")),

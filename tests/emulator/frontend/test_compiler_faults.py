@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.emulator.frontend import stop_compiler
 from bitverdict.harness.emulator.frontend.compiler_faults import UNKNOWN
 from bitverdict.harness.emulator.releases import installed_release
 from bitverdict.harness.judge.classify import outcome_of
@@ -151,6 +154,68 @@ def test_a_race_of_global_memory_is_the_kernels_in_triton_too() -> None:
     with emulated("sm_80"), pytest.raises(EmulatedFault) as caught:
         tile_kernels.neighbour[(3,)](torch.zeros(96), BLOCK=32)
     assert "made by" not in caught.value.details and outcome_of(caught.value).outcome is Outcome.RACE
+
+
+@triton.jit
+def fp4_beside_fp8(fp4, fp8, scales, c, STEPS: tl.constexpr, GATHERS: tl.constexpr, IS_LEFT: tl.constexpr, SHARES: tl.constexpr):
+    """c (128, 128) of fp4 (128, STEPS * 64) packed and fp8 (128, STEPS * 128), one of them transposed."""
+    row, block = tl.arange(0, 128), tl.arange(0, 4)[None, :]
+    first = tl.load(scales + row[:, None] * 4 + block)
+    second = first if SHARES else tl.load(scales + 512 + row[:, None] * 4 + block)
+    total = tl.zeros((128, 128), tl.float32)
+    for step in tl.range(STEPS, num_stages=1):
+        packed = fp4.gather(row, step * 64) if GATHERS else fp4.load([0, step * 64])
+        wide = fp8.load([0, step * 128])
+        if IS_LEFT:
+            total = tl.dot_scaled(packed, first, "e2m1", wide.T, second, "e4m3", total)
+        else:
+            total = tl.dot_scaled(wide, first, "e4m3", packed.T, second, "e2m1", total)
+    tl.store(c + row[:, None] * 128 + row[None, :], total)
+
+
+def ones_by_ones_and_twos(gathers: bool, is_left: bool, shares: bool = False) -> torch.Tensor:
+    """384 everywhere: K of 128 ones, and as many twos."""
+    packed, c = torch.tensor([[0x22] * 64 + [0x44] * 64] * 128, dtype=torch.uint8), torch.empty(128, 128)
+    fp4 = TensorDescriptor.from_tensor(packed, [1 if gathers else 128, 64])
+    fp8 = TensorDescriptor.from_tensor(torch.ones(128, 256).to(torch.float8_e4m3fn), [128, 128])
+    scales = torch.full((1024,), 127, dtype=torch.uint8)
+    fp4_beside_fp8[(1,)](fp4, fp8, scales, c, STEPS=2, GATHERS=gathers, IS_LEFT=is_left, SHARES=shares)
+    return c
+
+
+FAULTS = {each.form: each for each in installed_release().compiler_faults}
+GATHERED, SHARED = "tl.dot_scaled with gathered fp4 beside fp8", "tl.dot_scaled with one tile of scales for both operands"
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_fp4_beside_fp8_is_loaded_and_its_gather_is_refused(is_left: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By the compiler itself, or by the record of one that reads other words: a gather's column is not doubled."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))  # what is compiled below without the record, no other test finds
+    with emulated("sm_100"):
+        assert (ones_by_ones_and_twos(False, is_left) == 384).all()
+        with pytest.raises(Exception, match=GATHERED if GATHERED in FAULTS else "PassManager::run failed"):
+            ones_by_ones_and_twos(True, is_left)
+    if GATHERED not in FAULTS:
+        return
+    with capture_compilations("sm_100") as kept:
+        ones_by_ones_and_twos(True, is_left)
+    columns = re.findall(r"\[%rd\d+, \{(%r\d+),", kept[0].assembly)
+    shifts = {re.search(rf"shl\.b32 \t{each}, %r\d+, (\d);", kept[0].assembly)[1] for each in columns}  # type: ignore[index]
+    assert shifts == {"6", "7"}  # 64 bytes a step, where the map of nibbles counts 128; and 128 bytes of fp8
+    monkeypatch.setattr(stop_compiler, "compiler_fault_in", lambda program, arch: "")
+    with emulated("sm_100"):
+        assert (ones_by_ones_and_twos(True, is_left) == 128 + 64 + 128).all()  # the second half begins within the first
+
+
+def test_one_tile_of_scales_serves_both_operands_or_is_refused() -> None:
+    with emulated("sm_100"):
+        if SHARED not in FAULTS:
+            assert (ones_by_ones_and_twos(False, False, shares=True) == 384).all()
+            return
+        with pytest.raises(EmulatedFault, match=f"{SHARED} for sm_100: NVWSInsertTmemAref ends by an assertion"):
+            ones_by_ones_and_twos(False, False, shares=True)
+    with capture_compilations("sm_100"), pytest.raises(RuntimeError, match="PassManager::run failed"):
+        ones_by_ones_and_twos(False, False, shares=True)
 
 
 LAUNCHER = """
