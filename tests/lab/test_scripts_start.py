@@ -47,7 +47,6 @@ class Tiny:
 
 TINY = (
     Tiny("block_scaled_matmul", "", "needs a CUDA GPU", (2,)),
-    Tiny("certificate_cost", "small_mma --target emulated:sm_100 --cases 1 --turns 1", r"all on emulated:sm_100: 1 cases"),
     Tiny("cheats", "-k no_such", "0 in 0 s; 0 pass without a seal"),
     Tiny("cheats", "--page --results OUT/none.json", "# "),
     Tiny("corpus", "OUT --list", "torch: scatter_mm"),
