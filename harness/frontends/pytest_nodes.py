@@ -115,6 +115,7 @@ class NodeJudge:
         self._given_secret: str = config.getoption("--bv-secret")
         self.sealed, self.require_jail = config.getoption("--bv-sealed"), config.getoption("--bv-require-jail")
         self.html = config.getoption("--bv-html") is not None
+        self.accepts_known_faults: bool = config.getoption("--bv-accept-compiler-faults")
         self._leased: dict[str, Target] = {}
         self._waited = 0.0  # seconds for a lease, which the next node tells
 
@@ -192,6 +193,7 @@ class NodeJudge:
             reporter.spent.update({"lease": self._waited})
             self._waited = 0.0
         session = Session(self.pool, self.profile, observers=(reporter,))
+        session.tally.accepts_known_faults = self.accepts_known_faults
         failed_bug = session.first_failure(source, share=node.shard, shares=node.shards, database=self.database)
         status = session.tally.status()
         properties.append(("drawn", session.tally.drawn))
@@ -199,6 +201,8 @@ class NodeJudge:
             properties.append(("few drawn", f"{node.stem} on {node.target}: {session.tally.draw_shortfall}"))
         for sentence in (*source.contract.left_out(source.target), *reporter.excluded):
             properties.append(("not asked", f"{node.stem}: {sentence}"))
+        if accepted := session.tally.accepted_sentence():
+            properties.append(("not_run", f"{node.stem} on {node.target}: {accepted}"))
         if self.certificate:
             properties.append(("told apart", json.dumps(session.tally.discrimination.to_json())))
         if self.certificate == "cases":

@@ -69,6 +69,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="",
         help="what passing cases could have told apart, below the results: a line for each contract, or for each case too",
     )
+    accepted = "a node passes in spite of cases that end in a fault which the installed Triton's compiler is known for"
+    add("--bv-accept-compiler-faults", action="store_true", help=accepted)
     add("--bv-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
     add("--bv-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
     add("--bv-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost")

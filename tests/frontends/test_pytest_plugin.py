@@ -157,6 +157,21 @@ def test_a_node_passes_where_the_command_line_ends_with_status_0(
     assert [value for name, value in properties if name == "replay"] == [f"bitverdict replay {path}" for path in stored]
 
 
+@pytest.mark.parametrize("accepted", [False, True])
+def test_known_faults_of_the_compiler_fail_a_node_unless_accepted(
+    accepted: bool, node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = node_judge.pool.judge
+    fault = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.COMPILER_FAULT, message="made by it", details={"known": True})
+    monkeypatch.setattr(node_judge.pool, "judge", lambda case, on: fault if case.problem.n == 64 else judged(case, on))
+    monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, draws=0))
+    monkeypatch.setattr(node_judge, "accepts_known_faults", accepted)
+    properties: list[tuple[str, object]] = []
+    with nullcontext() if accepted else pytest.raises(pytest.fail.Exception, match="is inconclusive, 1 of them of the required"):
+        node_judge.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), properties)
+    assert accepted == any("1 OF THEM NOT JUDGED" in str(value) for name, value in properties if name == "not_run")
+
+
 def test_our_profiles_have_no_database_and_no_deadline_even_in_ci() -> None:
     for name in PROFILES:
         profile = hypothesis.settings.get_profile(f"harness-{name}")

@@ -63,6 +63,7 @@ def test_known_faults_of_the_compiler_are_open_unless_accepted() -> None:
         for number in (501, 502):
             tally.count(case(number), "add", "host", {}, known)
     assert {name: tally.status() for name, tally in tallies.items()} == {"refused": 3, "alone": 3, "beside": 0, "failing": 1}
+    assert {name: tally.to_json()["known_faults"] for name, tally in tallies.items()} == dict.fromkeys(tallies, 2) | {"refused": 0}
     assert {name for name, tally in tallies.items() if loud in tally.sentence()} == {"alone", "beside", "failing"}
     assert "none of 2 cases of add on host comes through the compiler without a fault" in tallies["alone"].sentence()
     assert "2 of 3 cases of add on host are inconclusive, 1 of them of the required" in tallies["refused"].sentence()
