@@ -137,6 +137,8 @@ class LaunchOptions:
     """What rides on each launch, besides what these options ask for: a recorder of pictures, or of launches to be replayed."""
     watches: tuple[Watches, ...] = ()
     """What follows the tensors of the device through operators of torch, beside what the device follows by itself."""
+    prints_once: bool = False
+    """`tl.device_print` prints each element once, not by each thread that holds it."""
     step_limit: int = 0
     """Operations of one program of a launch, after which it is a timeout; 0: `STEP_LIMIT`."""
 
@@ -169,6 +171,10 @@ class Device:
         self._advice: set[Note] = set()
         self._ticks = 0
         self.step_limit = options.step_limit or STEP_LIMIT
+
+    def __repr__(self) -> str:
+        found = f", {len(self.findings)} findings" if self.findings else ""
+        return f"<emulated {self.arch}: {len(self.launches)} launches{found}>"
 
     @property
     def number(self) -> int:
@@ -430,6 +436,7 @@ class Device:
             fence_lines=fences_of(program),
             is_compiled=language_of(program) == "triton",
             allow_duplicate_rows=self.options.allow_duplicate_rows,
+            prints_once=self.options.prints_once,
             false_hints=dict(untrue),
             enclosures=Enclosures(self.enclosed),
             move_hooks=hooks(probes, "on_move"),

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -176,16 +177,20 @@ class EmulatedDriver(DriverBase):
 
 
 @contextmanager
-def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: LaunchOptions | None = None) -> Iterator[Device]:
+def emulated(
+    arch: str, schedule: str = "eager", tuning: str = "", options: LaunchOptions | None = None, *, prints_once: bool = False
+) -> Iterator[Device]:
     """Launches go to an emulated `arch` ("sm_80", "sm_90", "gfx942") until the end of the block, and `torch.cuda` answers for it.
 
     Tensors are of `device="cuda"`, or CPU tensors unless `options` say otherwise.
 
     `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land), and "... on 2" for a GPU of two
     multiprocessors. `tuning`: which configuration autotuners take: "" the first that fits, "first", "config <n>", or "runs" for
-    tuning runs, which are executed (`autotuning`). ValueError for another arch, schedule or tuning.
+    tuning runs, which are executed (`autotuning`). `prints_once`: `tl.device_print` prints each element once, and not, as a GPU
+    does, by each thread that holds it. ValueError for another arch, schedule or tuning.
     """
-    with driven(Device(arch, schedule, options or LaunchOptions()), tuning) as device:
+    options = replace(options or LaunchOptions(), prints_once=prints_once)
+    with driven(Device(arch, schedule, options), tuning) as device:
         yield device
 
 

@@ -28,7 +28,7 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("stem", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bitverdict.test or judged made")
+    add("stem", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bitverdict.test or judged conformance_pack")
     add("--launcher", default="", metavar="FILE:FUNCTION", help="your own launcher, by the kernel's mathematics")
     add("--target", action="append", required=True, metavar="T", help="emulated:sm_NN or cuda:N; may be repeated")
     add("-o", "--output", type=Path, required=True, metavar="PACK", help="the pack, a zip file")
@@ -61,12 +61,13 @@ def run(arguments: argparse.Namespace) -> int:
     check_compiler_cache()
     collect_again()
     with WorkerPool(timeout=arguments.timeout) as pool:
-        made = certify_sources(sources, pool, known_failures)
+        conformance_pack = certify_sources(sources, pool, known_failures)
     with writing("--output", arguments.output, FREE):
-        pack.write(arguments.output, made, key=arguments.sign)
-    for said in (opened := open_points(made)):
+        pack.write(arguments.output, conformance_pack, key=arguments.sign)
+    for said in (opened := open_points(conformance_pack)):
         print(said)
-    print(f"{arguments.output}: {made.about['counts']}, required list {made.about['required list']}")
+    counts = ", ".join(f"{count:,} {name}" for name, count in conformance_pack.about["counts"].items())
+    print(f"{arguments.output}: {counts}; required list {conformance_pack.about['required list']}")
     return int(bool(opened))
 
 

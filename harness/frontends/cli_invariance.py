@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--deterministic", action="store_true", help="the kernel promises the same words in any order of atomics")
     add("--cases", type=int, default=CASES, metavar="N", help=f"cases of each (default {CASES}; 0: of every kind)")
     add("--sizes", type=int, default=0, metavar="N", help="smaller batches of each size (default: about fifteen)")
-    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default 0: one a core)")
     add("--json", type=Path, default=None, metavar="FILE", help="every finding as a line of JSON")
     add("-v", "--verbose", action="store_true", help="a line for each finding")
 

@@ -23,7 +23,7 @@ from bitverdict.harness.model.decorated_object import root_of
 from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.paths import kernels_with_a_contract, state_directory
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.model.usage import UsageError, no_such_kernel
 from bitverdict.harness.mutants.counts import count_ends
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, append, drawn, read
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="S", help="of the draw (default 0)")
     add("--seconds", type=float, default=None, metavar="S", help="begin no mutant after so many seconds")
     fleet.add_on(parser)
-    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default 0: one a core)")
     add("--json", type=Path, default=None, metavar="FILE", help="results, a JSON line each, as they come")
     add("--shard", default="", metavar="I/N", help="share I of N of them; `merge` joins the results")
     add("--resume", action="store_true", help="go on with the results of an earlier run")
@@ -125,15 +125,11 @@ def kernel_of(arguments: argparse.Namespace) -> Kernel:
     if not colon and address not in known_kernels:
         if address.endswith(".py"):
             raise UsageError(f"mutate {address}: name the function in it: {address}:FUNCTION")
-        raise UsageError(
-            f"mutate {address}: no such kernel{did_you_mean(address, known_kernels)}; known: {', '.join(known_kernels)}"
-        )
+        raise UsageError(f"mutate {address}: {no_such_kernel(address, known_kernels)}")
     if colon and not Path(place).is_file():
         raise UsageError(f"mutate {address}: there is no file {place}; give a path to an existing Python file")
     if like and like not in known_kernels:
-        raise UsageError(
-            f"mutate {address} {like}: no such kernel{did_you_mean(like, known_kernels)}; known: {', '.join(known_kernels)}"
-        )
+        raise UsageError(f"mutate {address} {like}: {no_such_kernel(like, known_kernels)}")
     if like and not colon:
         raise UsageError(f"mutate {address} {like}: {address} is a kernel itself; name a launcher, FILE:FUNCTION")
     for name in ("count", "jobs"):

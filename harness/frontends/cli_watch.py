@@ -17,7 +17,7 @@ from bitverdict.harness.judge.machine_faults import check_compiler_cache, writin
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import KERNELS, kernels_with_a_contract, state_directory
 from bitverdict.harness.model.targets import target, targets
-from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.model.usage import UsageError, no_such_kernel
 from bitverdict.harness.sealed.processes import candidate_descriptions
 from bitverdict.harness.session import tables, tally
 from bitverdict.harness.session.case_filter import Expression
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--sealed", action="store_true", help="the launcher is not trusted, as of run")
     add("-k", default=None, metavar="EXPR", help="cases whose words the expression holds for, as of run")
     add("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
-    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default 0: one a core)")
     add("--timeout", type=float, default=20.0, metavar="SECONDS", help="a case that takes longer is a timeout (default: 20)")
 
 
@@ -122,7 +122,7 @@ def watch_subject(arguments: argparse.Namespace) -> WatchTarget:
     if ":" not in contract and contract not in known:
         if contract.endswith(".py"):
             raise UsageError(f"watch {contract}: name the function in it: {contract}:FUNCTION")
-        raise UsageError(f"watch {contract}: no such kernel{did_you_mean(contract, known)}; known: {', '.join(known)}")
+        raise UsageError(f"watch {contract}: {no_such_kernel(contract, known)}")
     if ":" in contract and not launcher:
         launcher, contract = contract, ""
     place = (launcher or contract).rpartition(":")[0]

@@ -24,7 +24,7 @@ from bitverdict.harness.model.addresses import is_importing
 from bitverdict.harness.model.decorated_object import DecoratedObject, import_address
 from bitverdict.harness.model.named_launcher import NamedLauncher
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.model.usage import UsageError, did_you_mean, no_such_kernel
 
 if TYPE_CHECKING:
     from bitverdict.harness.contracts.described.draw import Draw
@@ -168,7 +168,7 @@ def test(
 
         mathematics = address_of(absolute(f"{like}:Model", namespace).rpartition(":")[0])
     elif (mathematics := like) not in (known := kernels_with_a_contract()):
-        raise UsageError(f"test(like={like!r}): no such kernel{did_you_mean(like, known)}; known: {', '.join(known)}")
+        raise UsageError(f"test(like={like!r}): {no_such_kernel(like, known)}")
     if isinstance(kernel, str):
         launcher = NamedLauncher(absolute(kernel, namespace), None, claims, requires)
     elif callable(kernel) and not hasattr(kernel, "def_file_line_number") and not hasattr(kernel, "configs"):

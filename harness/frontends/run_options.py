@@ -71,7 +71,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="status 0 in spite of cases that end in a fault which the installed Triton's compiler is known for (selftest: always)",
     )
-    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default 0: one a core)")
     add(
         "--timeout",
         type=float,

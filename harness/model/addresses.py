@@ -22,7 +22,7 @@ from bitverdict.harness.model import sealing
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import is_ours, kernels_with_a_contract
 from bitverdict.harness.model.supervision import stage
-from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.model.usage import UsageError, did_you_mean, no_such_kernel
 
 while_importing: Callable[[str], AbstractContextManager[None]] = lambda address: nullcontext()
 """Entered with an address while its file is imported. The judge puts in what `torch.cuda` then says, and keeps to the file what it
@@ -51,11 +51,8 @@ def resolve(address: str) -> Contract:
         except ModuleNotFoundError as error:
             if error.name != name:
                 raise
-            here = kernels_with_a_contract()
-            raise UsageError(
-                f"contract {address!r}: no such kernel{did_you_mean(address, here)}; known: {', '.join(here)}; "
-                "or give package.module:NAME or path/file.py:NAME"
-            ) from None
+            lacking = no_such_kernel(address, kernels_with_a_contract())
+            raise UsageError(f"contract {address!r}: {lacking}; or give package.module:NAME or path/file.py:NAME") from None
     else:
         contract = load(_MOVED_CONTRACTS.get(address, address))
     contract = getattr(contract, "__contract__", contract)

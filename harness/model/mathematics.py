@@ -20,7 +20,8 @@ class Mathematics:
     of operands and outputs, where they have some; operands that share a name run along it together. `summed`: those axes over which
     the outputs are sums of products of the operands that have them. `linear`: the outputs are such sums and nothing else.
     `blocks`: along how many elements of an axis one element of an operand (a scale) counts, by operand and axis. `named` are
-    handed to the function by their names. `formats`: of operands whose words the function may ask for.
+    handed to the function by their names. `formats`: of operands whose words the function may ask for. `strides`: of operands that
+    do not lie contiguous, in elements.
     """
 
     function: Callable[..., Any]
@@ -32,3 +33,4 @@ class Mathematics:
     blocks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     keyword_values: Mapping[str, Any] = field(default_factory=dict)
     formats: Mapping[str, str] = field(default_factory=dict)
+    strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

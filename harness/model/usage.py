@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+KERNELS_NAMED = 3  # of those that are known, in a message
 
 
 class UsageError(ValueError):
@@ -22,3 +24,9 @@ def did_you_mean(name: object, known: Iterable[str], cutoff: float = 0.76) -> st
     names = list(known)
     found = difflib.get_close_matches(str(name), names, 1, cutoff) or [each for each in names if each.endswith(f":{name}")]
     return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def no_such_kernel(name: str, known: Sequence[str]) -> str:
+    """That no kernel is called so, the one that is meant, and the beginning of the list."""
+    others = f" and {len(known) - KERNELS_NAMED} others (docs/kernels.md)" if len(known) > KERNELS_NAMED else ""
+    return f"no such kernel{did_you_mean(name, known)}; known: {', '.join(known[:KERNELS_NAMED])}{others}"

@@ -14,7 +14,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import KERNELS, is_foreign, is_ours, kernels_with_a_contract
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.model.usage import UsageError, no_such_kernel
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.watched_files import repository_of
 
@@ -67,8 +67,7 @@ class Kernel:
         """The module that an edit is executed in last: of a shipped kernel its own, else that of the address."""
         if self.file is None:
             if self.address not in (known := kernels_with_a_contract()):
-                said = f"{did_you_mean(self.address, known)}; known: {', '.join(known)}; or give FILE:FUNCTION"
-                raise UsageError(f"mutate {self.address}: no such kernel{said}")
+                raise UsageError(f"mutate {self.address}: {no_such_kernel(self.address, known)}; or give FILE:FUNCTION")
             return import_module(f"bitverdict.kernels.{self.address}")
         add_search_path([str(self.file.parent)])
         load(self.address, unwrap=False)

@@ -312,7 +312,7 @@ def _files(file: Path | None, error: Any = None) -> list[str]:
         return []
     repository = repository_of(file)
     paths = {file} | imported_from(repository)
-    cause = error.__cause__ if error is not None else None
+    cause = error.__cause__ or error.__context__ if error is not None else None
     while cause is not None:
         if isinstance(cause, SyntaxError) and cause.filename:
             paths.add(Path(cause.filename).resolve())
@@ -322,5 +322,5 @@ def _files(file: Path | None, error: Any = None) -> list[str]:
             if path.is_absolute() and path.is_relative_to(repository) and path.is_file():
                 paths.add(path.resolve())
             trace = trace.tb_next
-        cause = cause.__cause__
+        cause = cause.__cause__ or cause.__context__
     return sorted(map(str, paths))

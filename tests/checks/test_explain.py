@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,19 @@ SAID = {
     "sign": (-EXACT, "equals the result with the other sign"),
     "zeros": (in_tile(np.zeros((70, 8)), slice(None), slice(32, None)), "zeros: nothing was added or stored"),
 }
+
+
+def test_a_stride_that_the_kernel_ignores_is_named() -> None:
+    x = RNG.normal(size=(7, 9))
+    memory = np.ascontiguousarray(x.T).ravel()  # columns first: strides 1 and 7
+    came = 2 * memory[np.add.outer(np.arange(7), np.arange(9))]
+    mathematics = Mathematics(function=lambda xp, x: x * 2, operands={"x": x}, outputs=("c",), strides={"x": (1, 7)})
+    found = caused(came, mathematics=mathematics, real=True)
+    assert found is not None and found.kind == "stride ignored"
+    assert found.sentence == "reads x as if its columns lay next to each other: stride 7 of axis 1 is ignored"
+    assert caused(came, mathematics=replace(mathematics, strides={}), real=True) is None, "nobody knows how it lies"
+    padded = replace(mathematics, strides={"x": (1, 20)})
+    assert caused(came, mathematics=padded, real=True) is None, "between its elements lies what nobody knows"
 
 
 @pytest.mark.parametrize("bug", SAID)

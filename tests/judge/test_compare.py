@@ -123,7 +123,7 @@ def test_the_last_ragged_row_of_tiles_is_named() -> None:
         ((1, 1), slice(0, 1), slice(0, 1), set()),  # the report said "rows 0..0 of 1"
     ],
 )
-def test_rows_and_columns_are_named_where_others_are_right(shape, rows: slice, columns: slice, told: set[str]) -> None:
+def test_a_row_or_a_column_is_named_where_it_is_one_of_several(shape, rows: slice, columns: slice, told: set[str]) -> None:
     due = MATRIX.reshape(-1)[: shape[0] * shape[1]].reshape(shape)
     wrong = due.copy()
     wrong[rows, columns] = -3.5

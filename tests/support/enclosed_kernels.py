@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 import triton
 import triton.language as tl
 
+from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.numerics.enclosures import keys
 
 N = 64
+
+
+@pytest.fixture(autouse=True)
+def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled program leaves each choice of a sum open, in every test of a file that imports this."""
+    monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 
 
 @triton.jit

@@ -31,7 +31,8 @@ COARSE_OPERANDS, COARSE_SUMS = ("e4m3", "e5m2"), 2.0**-12  # fp8 products that k
 MAX_ALTERNATIVES = 2  # things of different names that give one result on a case
 PLACES = {
     "tile of another program", "moved", "first block for all", "shifted operand", "first for all", "halves exchanged",
-    "neighbours exchanged", "reversed operand", "rows and columns exchanged", "transposed operand", "block of another step",
+    "neighbours exchanged", "reversed operand", "rows and columns exchanged", "transposed operand",
+    "stride ignored", "block of another step",
 }  # fmt: skip
 """Kinds that name one movement by the operand or by the result."""
 ZERO_KINDS = {"dropped", "element left out", "left out", "cut"}

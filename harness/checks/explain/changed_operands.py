@@ -72,7 +72,12 @@ def changed_operands(mathematics: Mathematics, k_block: int | None) -> Iterator[
 
 
 def _laid_out_otherwise(mathematics: Mathematics, name: str, values: np.ndarray) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Two axes that follow each other in memory in the other order, words of the other sign, and rows of a table from their end."""
+    """Two axes that follow each other in memory in the other order, a stride that is taken for 1, words of the other sign, and rows
+    of a table from their end."""
+    for axis, elements in _with_stride_of_one(values, mathematics.strides.get(name, ())):
+        along = _axis_name(mathematics, name, axis) or ("its columns" if axis == values.ndim - 1 else f"axis {axis}")
+        ignored = f"stride {mathematics.strides[name][axis]} of axis {axis} is ignored"
+        yield "stride ignored", f"reads {name} as if {along} lay next to each other: {ignored}", elements
     for axis in range(values.ndim - 1):
         if min(values.shape[axis : axis + 2]) > 1:
             exchanged = list(values.shape)
@@ -87,6 +92,18 @@ def _laid_out_otherwise(mathematics: Mathematics, name: str, values: np.ndarray)
             yield "sign of words", f"reads {name} as {'unsigned' if signed else 'signed'} integers", other
     if np.issubdtype(values.dtype, np.integer) and values.ndim == 2:
         yield from _from_their_end(mathematics, name, values)
+
+
+def _with_stride_of_one(values: np.ndarray, strides: tuple[int, ...]) -> Iterator[tuple[int, np.ndarray]]:
+    """Each axis, and what a kernel reads that takes its stride for 1, where an element of the operand lies at every such place."""
+    places_by_axis = np.indices(values.shape).reshape(values.ndim, -1)
+    places = sum((stride * at for stride, at in zip(strides, places_by_axis, strict=False)), np.zeros(values.size, np.int64))
+    order = np.argsort(places)
+    for axis, stride in enumerate(strides):
+        wanted = places + (1 - stride) * places_by_axis[axis]
+        found = order[np.minimum(np.searchsorted(places, wanted, sorter=order), places.size - 1)]
+        if stride != 1 and values.shape[axis] > 1 and np.array_equal(places[found], wanted):
+            yield axis, values.ravel()[found].reshape(values.shape)
 
 
 def _from_their_end(mathematics: Mathematics, name: str, table: np.ndarray) -> Iterator[tuple[str, str, np.ndarray]]:

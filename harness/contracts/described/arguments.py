@@ -78,10 +78,10 @@ def reference_errors() -> Iterator[None]:
     except (UsageError, MemoryError):
         raise
     except Untraceable as error:
-        raise UsageError(f"the reference cannot be traced: {error}{_line_of(error)}") from error
+        raise UsageError(f"the reference cannot be traced: {error}{_line_of(error)}") from None
     except Exception as error:
         raised = f"the reference raises {type(error).__name__}: {' '.join(str(error).split())[:200]}{_line_of(error)}"
-        raise UsageError(f"{raised}; it is called with xp and the operands that the body draws, in their order") from error
+        raise UsageError(f"{raised}; it is called with xp and the operands that the body draws, in their order") from None
 
 
 def _line_of(error: Exception) -> str:

@@ -93,6 +93,7 @@ def reference_mathematics(
         operands={name: decode_operand(operands[name]) for name in used_names},
         outputs=outputs,
         formats={name: operands[name].format for name in used_names},
+        strides={name: strides for name in used_names if (strides := operands[name].strides) is not None},
     )
 
 

@@ -50,6 +50,8 @@ class LaunchContext:
     """The kernel is written in Triton: what happens on the chip is the compiler's doing."""
     allow_duplicate_rows: bool = False
     """The caller does not care which of two rows scattered to one place stays."""
+    prints_once: bool = False
+    """Each element once, not by each thread that holds it."""
     cancel: Callable[[], int | None] = lambda: None
     """Takes a program that has not begun out of the launch: its number, None where there is none."""
     false_hints: dict[tuple[int | str, str], FalseHint] = field(default_factory=dict)

@@ -18,11 +18,10 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
-from bitverdict.harness.emulator import device as emulated_device
-from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.memory.onchip import Space, View
 from bitverdict.harness.emulator.memory.placed_views import ScatteredView
 from bitverdict.harness.emulator.numerics.enclosures import Enclosure, keys
+from tests.support.enclosed_kernels import open_sums  # noqa: F401
 
 ROWS, COLUMNS = 32, 16
 SCHEDULES = ("eager", "latest", "drawn:1")
@@ -83,13 +82,6 @@ def pipelined(a, b, out, BLOCK: tl.constexpr, STEPS: tl.constexpr):
         left = tl.load(a + rows * (BLOCK * STEPS) + step * BLOCK + columns)
         total += tl.dot(left, tl.load(b + (step * BLOCK + rows) * BLOCK + columns), input_precision="tf32")
     tl.store(out + rows * BLOCK + columns, total)
-
-
-@pytest.fixture(autouse=True)
-def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
-    monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 
 
 def choices(count: int) -> tuple[list[torch.Tensor], list[np.ndarray]]:

@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
-from bitverdict.harness.emulator import device as emulated_device
-from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.frontend.enclosure_code import SMOOTH
 from bitverdict.harness.emulator.numerics.enclosures import keys, words_of
 from bitverdict.reference.special_functions.constant_division import divide as divide_by_constant
@@ -18,15 +16,7 @@ from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 from bitverdict.reference.special_functions.sequences import divide
 from bitverdict.reference.special_functions.sequences import exp as exp_words
 from bitverdict.reference.special_functions.sequences import log as log_words
-from tests.support.enclosed_kernels import N, choices, converted, decided, functions, holds, integers, operands
-
-
-@pytest.fixture(autouse=True)
-def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
-    monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
-
+from tests.support.enclosed_kernels import N, choices, converted, decided, functions, holds, integers, open_sums, operands  # noqa: F401
 
 FUNCTIONS: dict[str, Callable] = {
     "exp": exp_words,

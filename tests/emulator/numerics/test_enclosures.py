@@ -17,9 +17,7 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
-from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.faults import NotModelled
-from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedRoom, Enclosure, Enclosures, keys, refuse, words_of
@@ -29,7 +27,7 @@ from bitverdict.harness.judge.judge import _compare_output
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.reference.special_functions.sequences import exp as exp_words
-from tests.support.enclosed_kernels import (
+from tests.support.enclosed_kernels import (  # noqa: F401
     N,
     added,
     choices,
@@ -40,16 +38,10 @@ from tests.support.enclosed_kernels import (
     holds,
     integers,
     launched,
+    open_sums,
     operands,
     summed,
 )
-
-
-@pytest.fixture(autouse=True)
-def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
-    monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 
 
 def test_keys_are_in_the_order_of_the_values_and_lead_back() -> None:

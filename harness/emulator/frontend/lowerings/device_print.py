@@ -41,7 +41,7 @@ _printed_length = 0
 
 def print_line(m: Cta, said: str, threads: int) -> None:
     """`said` by each of `threads`."""
-    _write(f"pid ({', '.join(map(str, m.program))}){said}\n" * threads)
+    _write(f"pid ({', '.join(map(str, m.program))}){said}\n" * (1 if m.launch.prints_once else threads))
 
 
 def _write(text: str) -> None:
@@ -70,7 +70,7 @@ def print_values(
         index = ", ".join(f"{at:{width}}" for at, width in zip(place, widths, strict=True))
         lines.append(f"{head}{index}){prefix}{value}\n")
     warps = order.reshape(-1, warp, order.shape[1]).transpose(0, 2, 1)  # (warps, registers, lanes)
-    _write("".join([lines[element] for element in warps.reshape(-1).tolist()]))
+    _write("".join(lines if m.launch.prints_once else [lines[element] for element in warps.reshape(-1).tolist()]))
 
 
 def text(value: int | float, kind: Type, is_signed: bool, hexadecimal: bool) -> str:
