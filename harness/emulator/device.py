@@ -173,8 +173,7 @@ class Device:
         self.step_limit = options.step_limit or STEP_LIMIT
 
     def __repr__(self) -> str:
-        found = f", {len(self.findings)} findings" if self.findings else ""
-        return f"<emulated {self.arch}: {len(self.launches)} launches{found}>"
+        return f"<emulated {self.arch}: {len(self.launches)} launches, {len(self.findings)} findings>"
 
     @property
     def number(self) -> int:

@@ -88,14 +88,6 @@ def fold_layout(x, out, ROWS: gl.constexpr, COLUMNS: gl.constexpr, AXIS: gl.cons
 
 
 @triton.jit
-def fold_cube(x, out, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr, AXIS: tl.constexpr):
-    """What is left of each element when the sum along `AXIS` is taken from it."""
-    places = tl.arange(0, A)[:, None, None] * (B * C) + tl.arange(0, B)[None, :, None] * C + tl.arange(0, C)[None, None, :]
-    values = tl.load(x + places)
-    tl.store(out + places, values - tl.sum(values, AXIS, keep_dims=True))
-
-
-@triton.jit
 def fold_further(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexpr, KIND: tl.constexpr):
     """A sum of products, used further in the way `KIND`; each program has a tile of its own, and stores one of that shape."""
     places = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :] + tl.program_id(0) * (ROWS * COLUMNS)
