@@ -200,7 +200,7 @@ def throughput_section(told: dict | None) -> list[str]:
         "TFLOP/s at the median of the times, then at their quantiles 0.8 and 0.2; kernel and cuBLAS took turns in one run.",
         "`timed`: each launch by itself with the L2 cache cleared before it, the host's time of a launch included where it is the",
         "longer.",
-        "`words`: of the timed launch, at its own size and in its configuration, compared bit for bit with the plan.",
+        "`words`: of the timed launch, at its own size, compared bit for bit with the plan; 0 where the run ended before that.",
         "",
     ]
     made += [f"- {said}" for said, _ in reached(told["rows"])]
