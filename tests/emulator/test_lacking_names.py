@@ -7,6 +7,7 @@ import triton
 
 from bitverdict.harness.emulator import releases
 from bitverdict.harness.emulator.releases import RELEASES
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from tests.support import lacking_names
 
 
@@ -37,3 +38,14 @@ def test_a_test_is_skipped_for_what_a_newer_release_brought_alone(
             raise RuntimeError("compilation failed") from error
     except RuntimeError as error:
         assert lacking_names.sentence_of_error(error) == sentence.format(triton.__version__)
+
+
+@pytest.mark.parametrize("text", [SENTENCE := "triton 3.6.0 lacks tma.async_load, which 3.8.x brought", "it was refused", ""])
+def test_a_verdict_tells_a_failed_test_what_the_release_lacks(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lacking_names, "installed_release", lambda: RELEASES[0])
+    with lacking_names.told_sentences() as told:
+        verdict = Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, message=text)
+        Verdict.from_json(verdict.to_json())
+    assert told == ([SENTENCE] * 2 if text == SENTENCE else [])
+    Verdict.from_json(verdict.to_json())
+    assert len(told) in (0, 2)

@@ -1,17 +1,44 @@
 """Tests of what the installed release of Triton lacks: skipped with the record's sentence (`releases.lacking_name`), on a release
-that has a newer record alone. A name that no newer release brought stays a failure."""
+that has a newer record alone. A name that no newer release brought stays a failure.
+
+A test may fail at what it makes of a verdict, of its own process or of a worker. So one that fails is skipped too where a case
+of it was not run for what the release lacks, or met a hazard that its compiler is known for."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
 
 import triton
 
+from bitverdict.harness.emulator import releases
 from bitverdict.harness.emulator.releases import RELEASES, installed_release, lacking_name
+from bitverdict.harness.model.verdict import Verdict
 
 _SENTENCE = re.compile(r"triton \S+ lacks [^,\n]+, which \S+ brought|triton \S+ lacks [^\n]*?: [^\n'\"]+")
 """What a verdict says where a case was not run for a name, or for a fault of the compiler, of the release."""
+
+
+@contextmanager
+def told_sentences() -> Iterator[list[str]]:
+    """While entered, what cases are not run for, and hazards of the compiler's, are kept in the order in which they are told."""
+    told: list[str] = []
+    initialise = Verdict.__init__
+
+    def lacking(message: str) -> str:
+        sentence = lacking_name(message)
+        told.extend([sentence] if sentence.endswith("brought") else [])
+        return sentence
+
+    def initialised(verdict: Verdict, *values: Any, **fields: Any) -> None:
+        initialise(verdict, *values, **fields)
+        told.extend(filter(None, [sentence_of(verdict.message) or _hazard_of(verdict)]))
+
+    with patch.object(releases, "lacking_name", lacking), patch.object(Verdict, "__init__", initialised):
+        yield told
 
 
 def errors_of(error: BaseException) -> Iterator[BaseException]:
@@ -41,7 +68,7 @@ def sentence_of_error(error: BaseException) -> str:
     return next(filter(None, said), "")
 
 
-def _hazard_of(error: BaseException) -> str:
+def _hazard_of(error: object) -> str:
     """What the compiler of the installed release is known to make, and that of the newest is not."""
     workaround = getattr(error, "details", {}).get("workaround")
     here = set(installed_release().hazards) - set(RELEASES[-1].hazards)
