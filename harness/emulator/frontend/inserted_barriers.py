@@ -116,15 +116,18 @@ def _with_sizes(text: str, backend: Backend, values: dict[str, int | str]) -> st
 
 
 def _function_of(op: Operation, lines: list[str]) -> str:
-    """A function of nothing but `op`, whose operands are its arguments, and what its regions take from outside."""
+    """A function of nothing but `op`, whose operands are its arguments, and what its regions take from outside; it returns the
+    results, since an atomic takes shared memory for one that is used alone."""
     body = "\n".join(lines[op.line : op.last_line + 1])
     names = [f"%operand{number}" for number in range(len(op.operands))]
     body = body.replace(f'"{op.name}"({", ".join(op.operands)})', f'"{op.name}"({", ".join(names)})', 1)
     types = dict(zip(names, op.operand_types, strict=True)) | _outer_values(op)
     arguments = ", ".join(f"{name}: {kind}" for name, kind in types.items())
+    results, kinds = (", ".join(each) for each in (op.results, op.result_types))
+    function_type = f"({', '.join(types.values())}) -> ({kinds})"
     return (
-        f'"tt.func"() <{{function_type = ({", ".join(types.values())}) -> (), sym_name = "alone", sym_visibility = "public"}}> '
-        f'({{\n^bb0({arguments}):\n{body}\n"tt.return"() : () -> ()\n}}) : () -> ()\n'
+        f'"tt.func"() <{{function_type = {function_type}, sym_name = "alone", sym_visibility = "public"}}> '
+        f'({{\n^bb0({arguments}):\n{body}\n"tt.return"({results}) : ({kinds}) -> ()\n}}) : () -> ()\n'
     )
 
 

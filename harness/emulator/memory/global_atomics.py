@@ -3,7 +3,7 @@
 Scalar atomics are made by one thread, tensors' by the thread that holds the element. Triton 3.9 puts a barrier of all threads of
 the partition before an atomic that releases, after one that acquires, and where a scalar's result goes to all threads
 (`insertAtomicOrderingBarriers`, `finalizeAtomicResults`; held to its PTX in tests/emulator/ordering/test_rendezvous.py). So
-a release publishes what all its threads wrote.
+a release publishes what all its threads wrote. Older releases have the last of the three alone (`Release.meets_at_atomics`).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class GlobalAtomics:
         single: bool,
         sem: int,
         scope: int,
-        meets: bool,
+        meets: tuple[bool, bool],
         polls: bool,
         *,
         update: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
         value: Any = None,
         expected: Any = None,
     ) -> Thread:
-        """tt.atomic_rmw, _cas, _load, _store: what was there. `meets`: the result goes to all threads, behind a barrier."""
+        """tt.atomic_rmw, _cas, _load, _store: what was there. `meets`: whether there is a barrier before it, and behind it."""
         addresses = np.atleast_1d(np.asarray(pointer, np.int64))
         sent_reals = None if value is None else self.cta.launch.take_reals(op, addresses.shape)
         if self.cta.together and self.cta.schedule.interrupts():
@@ -60,11 +60,11 @@ class GlobalAtomics:
         )
         order, agent = self.memory.order, self.cta.agent
         while True:
-            releases_writes = sem in RELEASES and agent.wrote
-            if sem in RELEASES:
+            releases_writes = meets[0] and agent.wrote
+            if meets[0]:
                 order.meet(agent)
-                if op.name == "tt.atomic_store" and scope != CTA:  # compiled to a fence and a relaxed store
-                    order.fence(agent, acquires=False, releases=True)
+            if sem in RELEASES and op.name == "tt.atomic_store" and scope != CTA:  # compiled to a fence and a relaxed store
+                order.fence(agent, acquires=False, releases=True)
             reals = None if self.cta.launch.real_access is None else update_of(op, _element(op), addresses.size, sent_reals)
             old_values, has_changed = self.memory.atomic(
                 op, addresses, inside, dtype, agent, sem=sem, scope=scope, update=update, values=values, expected=expected_values,
@@ -72,7 +72,7 @@ class GlobalAtomics:
             )  # fmt: skip
             if sem in ACQUIRES and op.name == "tt.atomic_load" and scope != CTA:  # compiled to a relaxed load and a fence
                 order.fence(agent, acquires=True, releases=False)
-            if sem in ACQUIRES or meets:
+            if meets[1]:
                 order.meet(agent)
             if releases_writes and has_changed and op.name != "tt.atomic_cas":  # which takes a lock rather than gives it back
                 self.cta.notes.add(Note(Advice.RELEASE, op.location))

@@ -43,7 +43,8 @@ class Release:
 
     `negates_by_subtraction`: `-x` of a float is 0 - x, so -0 becomes +0, and a product that is negated is rounded first.
     `has_integer_abs`: `tl.abs` of an integer is one instruction. `doubles_columns`: the tile program has coordinates of fp4 beside
-    fp8 in nibbles, as the tensor map counts; else in bytes, and what makes LLVM of it doubles them.
+    fp8 in nibbles, as the tensor map counts; else in bytes, and what makes LLVM of it doubles them. `meets_at_atomics`: there is a
+    barrier of all threads before an atomic that releases, and behind one that acquires.
 
     `new_names`, `removed_names`: what kernels write, against the release before: names behind the last one of their owner's,
     arguments that a function takes, and those it does without. `compiler_faults`: what the compiler fails at. `hazards`: those that
@@ -66,6 +67,7 @@ class Release:
     negates_by_subtraction: bool = False
     has_integer_abs: bool = False
     doubles_columns: bool = False
+    meets_at_atomics: bool = True
     keys_stages: bool = True
     proven: bool = True
 
@@ -140,7 +142,7 @@ V3_9 = Release(
     ),
 )
 V3_8 = replace(
-    V3_9, numbers=(3, 8),
+    V3_9, numbers=(3, 8), meets_at_atomics=False,
     tile_program_passes={
         "cuda": (
             *V3_9.tile_program_passes["cuda"][:6], "nvidia.passes.ttnvgpuir.add_check_matmul_two_cta",
@@ -236,6 +238,7 @@ V3_6_0 = replace(
     ),
     hazards=(
         V3_9.hazards[0], *V3_8.hazards[1:], _unfenced_copy("ttng.warp_group_dot"),
+        KnownHazard("ttng.init_barrier", "ttng.init_barrier", "tl.range without warp_specialize"),
         *(KnownHazard("ttng.tmem_copy", copy, "scales loaded as 5-dimensional tiles") for copy in (_COPY, "ttg.local_alloc")),
     ),
 )

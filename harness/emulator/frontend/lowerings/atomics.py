@@ -15,9 +15,11 @@ from bitverdict.harness.emulator.execution.global_access import GlobalAccess
 from bitverdict.harness.emulator.frontend.generated_code import bound
 from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
+from bitverdict.harness.emulator.memory.global_order import ACQUIRES, RELEASES
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, canonical, flush_subnormals
+from bitverdict.harness.emulator.releases import installed_release
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.numerics.real_values import TileValue
@@ -108,9 +110,11 @@ def _atomic(
     t: Translator, op: Operation, pointer: TileValue, mask: TileValue | None, kind: Type, *, value: TileValue | None = None,
     expected: TileValue | None = None, update: Callable | None = None,
 ) -> None:  # fmt: skip
-    meets = t.scratch(op)  # the result goes to other threads through shared memory, behind a barrier
+    sem, orders_threads = op.integer("sem"), installed_release().meets_at_atomics
+    shares = t.scratch(op)  # the result goes to other threads through shared memory, behind a barrier
+    meets = orders_threads and sem in RELEASES, shares or (orders_threads and sem in ACQUIRES)
     t.machine(
-        op, GlobalAtomics.atomic, pointer, mask, kind.dtype, kind.kind == "scalar", op.integer("sem"), op.integer("scope"), meets,
+        op, GlobalAtomics.atomic, pointer, mask, kind.dtype, kind.kind == "scalar", sem, op.integer("scope"), meets,
         id(op) in t.facts.polling_operations, update=update, value=value, expected=expected,
     )  # fmt: skip
 
