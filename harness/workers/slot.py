@@ -11,8 +11,7 @@ case is always retried. So is a case whose exit status was lost because the fork
 would cost the timeout again; its report says so. An emulated device lives for one launch: its faults are the launch's own.
 
 **One by one.** A case goes down the pipe when the one before it has come back, with its journal line on disk before. A batch would
-save the round trip and nothing else (on an H200 0.5 ms of pipe and journal around a case of 0.8 ms, by `benchmarks/fault_cost.py`),
-and would leave open which of its cases was out when a worker died.
+save the round trip and nothing else, and would leave open which of its cases was out when a worker died.
 """
 
 from __future__ import annotations

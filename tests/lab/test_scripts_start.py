@@ -57,7 +57,6 @@ TINY = (
     Tiny("emulator", "1", "tma_gather 128x128", (0, 1)),
     Tiny("everyday_words", "--words 64 --jobs 0 softmax", r"softmax +sm_100 .*largest difference"),
     Tiny("false_alarms", "1 small_mma", "0 false alarms; at least 100.0% decided"),
-    Tiny("fault_cost", "--target emulated:sm_90 --out OUT --cases 1 --turns 1 --standbys 0", "a fault costs", (0, 1)),
     Tiny("figures", "", r"\d+ figures on \d+ pages", (0, 1)),
     Tiny("fleet_campaigns", "--out OUT --only none", ""),
     Tiny("fleet_kills", "--kills 0 --cases 1 --out OUT", '"wrong": 0', needs="ray"),
