@@ -14,6 +14,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.forked_runs import WAITING, processor_seconds
 from benchmarks.tutorial_cases import (
     FAIL,
     FILE,
@@ -42,7 +43,7 @@ PRELOADED = [
 
 
 class Runs:
-    """Processes of cases, `jobs` at a time, each for `seconds` at most; none after `end` by the monotonic clock."""
+    """Processes of cases, `jobs` at a time, each for `seconds` of the processor; none after `end` by the monotonic clock."""
 
     def __init__(self, folders: dict[bool, Path], logs: Path, jobs: int, seconds: float, schedule: str, end: float) -> None:
         self.folders, self.logs, self.jobs, self.seconds, self.schedule, self.end = folders, logs, jobs, seconds, schedule, end
@@ -67,8 +68,8 @@ class Runs:
         """(case, what its process sent, or None for nothing, or LIMIT, seconds, its output) of those that ended."""
         ready = set(connection.wait(list(self.running), 0.2))
         for pipe, (process, case, begun, log) in list(self.running.items()):
-            seconds = time.monotonic() - begun
-            if pipe not in ready and seconds < (self.seconds if case.place >= 0 else max(self.seconds, LISTING)):
+            seconds, limit = time.monotonic() - begun, self.seconds if case.place >= 0 else max(self.seconds, LISTING)
+            if pipe not in ready and processor_seconds(process.pid) < limit and seconds < WAITING * limit:
                 continue
             sent: Any = LIMIT
             if pipe in ready:

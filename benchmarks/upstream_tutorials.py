@@ -14,9 +14,10 @@ core, in one ascending chain: a tolerance below one ulp of the result means the 
 
 What Triton's own front end, verifier or capacity refuses is *refused by Triton*: mostly a tutorial of another release.
 
-A case that is not done after `--seconds` has reached the time limit. It is run again in a copy whose sizes are reduced: each
-integer above 767 outside of functions becomes the one from 512 to 767 that is the same modulo 256. Cases of the same test that are
-as large run reduced at once, and count as not tried. `--results FILE` keeps each result, and goes on where a run was ended.
+A case that is not done after `--seconds` of the processor has reached the time limit. It is run again in a copy whose sizes are
+reduced: each integer above 767 outside of functions becomes the one from 512 to 767 that is the same modulo 256. Cases of the same
+test that are as large run reduced at once, and count as not tried. `--results FILE` keeps each result, and goes on where a run was
+ended.
 
 Prints the page of `docs/upstream_tutorials.md`. Exit status 1 where a case failed that `EXAMINED` does not name.
 """
@@ -207,7 +208,7 @@ def _described(given: argparse.Namespace, results: list[Result], left: int) -> l
     spent = sum(result.seconds for result in results) / 3600
     changed = f"; changed in the copy: {', '.join(given.replace)}" if given.replace else ""
     versions = f"Triton {triton.__version__}, torch {torch.__version__.split('+')[0]}"
-    limit = f"a limit of {given.seconds:.0f} s a case, {spent:.1f} hours of processes"
+    limit = f"a limit of {given.seconds:.0f} s of the processor a case, {spent:.1f} hours of processes"
     return [
         f"{date.today()}, commit {commit()}, {versions}, schedule {given.schedule}, {limit}.",
         f"Tutorials: {given.of or given.folder.name}{changed}.",
