@@ -23,7 +23,7 @@ from bitverdict.harness.session import tables
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.failure_report import DETAILS_ELSEWHERE, HELP, cells, headline, help_lines
+from bitverdict.harness.session.failure_report import DETAILS_ELSEWHERE, HELP, cells, headline, help_lines, place_of
 from bitverdict.harness.session.reproducers import versions
 from bitverdict.harness.session.tally import Tally
 from bitverdict.harness.workers.pool import WorkerPool
@@ -134,6 +134,8 @@ def failure(
         marks.setdefault(details["other location"], "the other access")
     if examination.get("stored_at"):
         marks.setdefault(examination["stored_at"], "the first wrong word is stored here")
+    if details.get("error by line"):
+        marks[place_of(verdict)] = "most of the error enters here"
     if not marks:
         marks = {at: "the kernel under test" for each in verdict.recorded.get("launches", ()) if (at := each.get("place"))}
     event = examination.get("timeline", {})

@@ -131,9 +131,10 @@ def histogram(output: Mapping[str, Any]) -> str:
     ]
     names[-2] = f">{_power(last_row - 1, error_data['unit'])}"
     bars = [error_data["zero"], *error_data["counts"], error_data["unplaced"]]
-    if error_data["unit"] == "ulp":  # no distance lies below one
-        kept = [0, *(index for index in range(1, len(bars) - 1) if error_data["first"] + index - 1 >= 0), len(bars) - 1]
-        bars, names = [bars[index] for index in kept], [names[index] for index in kept]
+    bound_bar = 1 - error_data["first"] if error_data["unit"] == "bound" else 0  # the last that is inside
+    kept = [index for index, each in enumerate(bars) if sum(each) or (bound_bar and index in (bound_bar, bound_bar + 1))]
+    first_bar, last_bar = min(kept, default=0), max(kept, default=0)  # a narrow window shows these
+    bars, names = bars[first_bar : last_bar + 1], names[first_bar : last_bar + 1]
     largest = max((log2(1 + sum(each)) for each in bars), default=0.0) or 1.0
     left, top, tall, step = 16.0, 24.0, 130.0, 46.0
     parts = []
@@ -159,7 +160,7 @@ def histogram(output: Mapping[str, Any]) -> str:
     right = left + len(bars) * step
     parts.append(element("line", x1=left, x2=right, y1=top + tall, y2=top + tall, class_="edge"))
     if error_data["unit"] == "bound":
-        x = left + (1 - error_data["first"] + 1) * step
+        x = left + (bound_bar + 1 - first_bar) * step
         parts.append(element("line", x1=x, x2=x, y1=top - 14, y2=top + tall, class_="bound"))
         parts.append(text(x + 5, top - 6, "the bound", "label"))
     parts.append(

@@ -103,7 +103,8 @@ def failure_report(
         parts.append(Paragraph(Text(f"- {cluster}")))
     operation = str(details.get("operation", "")).partition("= ")[2]
     if place := verdict.location or place_of(verdict):
-        parts += [Text(f"  at {path_from_here(place)}"), *(excerpt(place, case, operation) if verdict.location else ())]
+        is_line = verdict.location or "error by line" in details
+        parts += [Text(f"  at {path_from_here(place)}"), *(excerpt(place, case, operation) if is_line else ())]
     for name in (each for each in details if each.endswith("location")):
         parts += [Text(f"  {name}: {path_from_here(str(details[name]))}"), *excerpt(str(details[name]), case)]
     parts += [Paragraph(Text.assemble(("help: ", "bold green"), line)) for line in help_lines(verdict, case)]

@@ -161,8 +161,7 @@ def show(report_console: Console, tally: Tally, *, coverage: bool = False, with_
         report_console.print("\n".join(coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
         report_console.print(f"advice ({case_count(count)}): {advice}", markup=False)
-    where_time_went = time_line(tally) if with_table else ""
-    if where_time_went:
+    if where_time_went := time_line(tally) if with_table else "":
         report_console.print(where_time_went, markup=False, style="dim", soft_wrap=not report_console.is_terminal)
     by_target = "" if with_table else target_text(tally)
     sentence = Text.assemble((tally.sentence(), "bold"), (f" ({by_target})" if by_target else "", "dim"))

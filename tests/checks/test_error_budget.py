@@ -151,7 +151,7 @@ def test_the_first_line_of_the_budget_is_the_one_that_loses(name: str, tmp_path:
     size, place, source = verdict.details["error by line"][0].split("  ", 2)
     assert verdict.details["summary"].endswith(source) and place_of(verdict) == place
     (allowed,) = verdict.details["allowed"]
-    assert "outside of" in allowed and allowed.startswith("out[") and float(size) > 0
+    assert "off what is allowed: " in allowed and allowed.startswith("out[") and float(size) > 0
     planted = [number for number, line in enumerate(text.splitlines(), 1) if "PLANTED" in line]
     assert len(NOT_FIRST) <= 2 and len(planted) == 1
     assert planted == [int(place.rpartition(":")[2])] or name in NOT_FIRST, verdict.details["error by line"]

@@ -198,9 +198,8 @@ def test_a_files_knobs_are_set_and_nothing_else_that_it_names(monkeypatch: pytes
 
 
 def test_a_failure_is_named_by_its_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("BITVERDICT_STATE", raising=False)
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / ".bitverdict"))
     monkeypatch.setattr(reproducers, "HOME", tmp_path)
-    monkeypatch.setattr(reproducers, "state_directory", lambda: tmp_path / ".bitverdict")
     monkeypatch.chdir(tmp_path)
     (folder := tmp_path / ".bitverdict" / "failures").mkdir(parents=True)
     (stored := folder / "mine-emulated_sm_90-0123456789ab.json").touch()

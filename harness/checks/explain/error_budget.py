@@ -61,7 +61,8 @@ def _allowed_text(expected: ExpectedOutput, name: str, index: tuple[int, ...], w
     elif expected.value is not None and expected.bound is not None:
         low, high = float(expected.value[index] - expected.bound[index]), float(expected.value[index] + expected.bound[index])
     else:
-        return f"{name} is {word_values[index]:.9g}; without rounding {exact[index]:.9g}"
+        return f"{name} is {word_values[index]:.9g}; it is {exact[index]:.9g} without rounding"
     outside = max(low - float(word_values[index]), float(word_values[index]) - high)
     interval = f"{low:.9g}" if low == high else f"{low:.9g} to {high:.9g}"
-    return f"{name} is {word_values[index]:.9g}, {outside:.2g} outside of {interval}; without rounding {exact[index]:.9g}"
+    off = f"{name} is {word_values[index]:.9g}, which is {outside:.2g} off what is allowed"
+    return f"{off}: {interval}; it is {exact[index]:.9g} without rounding"
