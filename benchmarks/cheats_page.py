@@ -19,10 +19,9 @@ A cheat must end as *fail*, *inconclusive*, *error*, a usage error or *nothing r
 names: an error of the harness that ends a run is none of these. *Unsealed* says what the ordinary run makes of it, in the process
 that judges: `pass` is why `--sealed` exists.
 
-The sealed runs are of 2026-11-28, at commit 3513e72b, on 16 cores with bubblewrap, on emulated sm_90. Unsealed, those of
-*Patched judge*, *Dtype views*, *Unrepeatable*, *Planted names* and all but two of *Processes* are of 2026-11-27, the others of
-2026-11-22. What is *not run* was not run there, or would harm the machine without a seal: fill it, reach all of its processes, or
-leave files where others look.
+The sealed runs are of 2026-11-28, at commit 3513e72b, on 16 cores with bubblewrap, on emulated sm_90. The unsealed ones are of
+2026-11-29, at 4a7a9000, of *Processes* at 57114df1, on 16 cores and on two. What is *not run* would harm the machine without a seal:
+fill it, reach all of its processes, or leave files where others look.
 """
 
 
