@@ -20,8 +20,8 @@ names: an error of the harness that ends a run is none of these. *Unsealed* says
 that judges: `pass` is why `--sealed` exists.
 
 The sealed runs are of 2026-11-28, at commit 3513e72b, on 16 cores with bubblewrap, on emulated sm_90. The unsealed ones are of
-2026-11-29, at 4a7a9000, of *Processes* at 57114df1, on 16 cores and on two. What is *not run* would harm the machine without a seal:
-fill it, reach all of its processes, or leave files where others look.
+2026-11-29, at 4a7a9000, of *Processes* at 57114df1, on 16 cores and on two. What is *not run* would harm the machine without a
+seal: fill it, reach all of its processes, or leave files where others look.
 """
 
 
