@@ -133,7 +133,7 @@ V3_9 = Release(
         cdna4.scaled_downcast fpsan.embed fpsan.unembed hint.sched_barrier hopper.CachePolicy hopper.FractionalEvictionPolicy
         language.CachePolicy language.atomic_load language.atomic_poll language.atomic_store language.inline_asm
         shared_memory_descriptor.reinterpret tensor.atomic_load tensor.atomic_poll tensor.atomic_store
-        tensor_memory_descriptor.reinterpret tma.CachePolicy""".split()),
+        language.fpsan tensor_memory_descriptor.reinterpret tma.CachePolicy""".split()),
     removed_names=tuple("""arrive(relaxed=) cluster.arrive cluster.wait language.advance load(boundary_check=) load(padding_option=)
         mbarrier.fence_init_release_cluster store(boundary_check=)""".split()),
     hazards=(
