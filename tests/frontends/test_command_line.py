@@ -25,6 +25,7 @@ SM_90 = ["--target", "emulated:sm_90"]
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # what Python leaves beside a user's file is not ours
     return tmp_path / "state"
 
 

@@ -94,7 +94,7 @@ def test_what_pytest_prints_of_a_node_has_no_command(fails: bool, monkeypatch: p
         expression, certificate, html, pool, profile, database = None, "", False, None, None, None  # type: ignore[assignment]
 
         def __init__(self) -> None:
-            self._waited, self.seed = 0.0, 0
+            self._waited, self.seed, self.accepts_known_faults = 0.0, 0, False
 
     with pytest.raises((KernelFailed, pytest.fail.Exception)) as failed:
         OfASession().hold(Node("softmax", "emulated:sm_90"), [])
