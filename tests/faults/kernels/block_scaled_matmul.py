@@ -55,6 +55,8 @@ UNSEEN_BY_ITS_OWN_TEST = (
     _mutant("output through half precision", _STORED, "accumulator.to(tl.float16).to(c_desc.dtype))", WRONG, out="fp32"),
     _mutant("output saturates", _STORED, "tl.clamp(accumulator, -65504.0, 65504.0).to(c_desc.dtype))", WRONG, out="fp32",
            regime="ends"),
+    _mutant("e5m2 for e4m3", "dtype=out.torch, device", "dtype=torch.float8_e5m2 if p.out == 'e4m3' else out.torch, device",
+           "wrong shape or dtype", out="e4m3"),
     _mutant("grid rounded down", _GRID, "max(p.m // c.block_m, 1) * max(p.n // c.block_n, 1)", WRONG),
     _mutant("rows of C not aligned", "(p.m, triton.cdiv(p.n, unit) * unit)", "(p.m, p.n)", "launcher error", "race", WRONG,
            n_mod_16="2"),
