@@ -170,6 +170,17 @@ def _hint(reader: StatementReader) -> ThreadStep:
     return ThreadStep(reader.statement, (), (), lambda: None)
 
 
+@instruction("createpolicy")
+def _cache_policy(reader: StatementReader) -> ThreadStep:
+    """What a cache keeps changes no word: the register of a policy, which accesses may name, is an opaque one."""
+    policy = reader.operands[0]
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        active.write(policy, np.zeros(len(active.threads), np.uint64))
+
+    return ThreadStep(reader.statement, (), (policy,), lambda: None, execute=execute)
+
+
 @instruction("trap")
 def _trap(reader: StatementReader) -> ThreadStep:
     def execute(active: Active, step: ThreadStep) -> None:

@@ -407,6 +407,24 @@ def test_a_register_that_the_machine_does_not_fill_is_refused() -> None:
         launch(kernel("    mov.u32 %r4, %clock; st.global.b32 [%rd10], %r4;", "u64"), torch.zeros(1, dtype=torch.int32))
 
 
+COMPARED = """
+    createpolicy.fractional.L2::evict_last.b64 %rd1, 1.0;
+    ld.global.L1::evict_last.L2::cache_hint.b32 %r4, [%rd10], %rd1;
+    setp.lt.f16x2 %p1|%p2, %r4, 0x3C003C00; setp.lt.u32 %p3|%p4, %r4, 7;
+    selp.b32 %r5, 1, 0, %p1; selp.b32 %r6, 2, 0, %p2; selp.b32 %r7, 4, 0, %p3; selp.b32 %r8, 8, 0, %p4;
+    or.b32 %r5, %r5, %r6; or.b32 %r7, %r7, %r8; or.b32 %r5, %r5, %r7; st.global.b32 [%rd10], %r5;"""
+
+
+@pytest.mark.parametrize(
+    ("halves", "found"), [((0.5, 2), 1 + 8), ((2, 0.5), 2 + 8), ((0, 0), 1 + 2 + 4), ((float("nan"), 1), 8), ((1, -1), 2 + 8)]
+)
+def test_a_comparison_may_set_two_predicates(halves: tuple[float, float], found: int) -> None:
+    """Of both halves of f16x2, or one and its negation; the policy of a cache changes no word."""
+    words = torch.tensor(halves, dtype=torch.float16).view(torch.int32)
+    launch(kernel(COMPARED, "u64"), words, block=1)
+    assert words.item() == found
+
+
 def test_programs_that_write_one_word_race() -> None:
     text = kernel("    st.global.b32 [%rd10], %r1;", "u64")
     launch(text, torch.zeros(1, dtype=torch.int32), block=1)

@@ -326,6 +326,24 @@ def _comparison(name: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | N
 
 
 @opcode("setp")
+def compare_halves(op: Opcode) -> Meaning | None:
+    """Of f16x2 and bf16x2: a predicate for the low halves and one for the high ones."""
+    kind = op.types[0]
+    if len(op.types) != 1 or _PACKED_TYPES.get(kind) not in _NARROW:
+        return None
+    single = compare(Opcode(op.text.replace(kind, _PACKED_TYPES[kind])))
+    if single is None or len(single.reads) != 2:
+        return None
+
+    def run(a: Words, b: Words) -> tuple[Words, Words]:
+        low, high = (single.compute(*((word >> np.uint32(by)).astype(np.uint16) for word in (a, b))) for by in (0, 16))
+        return low, high
+
+    op.modifiers.clear()  # `compare` has accounted for them
+    return Meaning((kind, kind), ("pred", "pred"), run)
+
+
+@opcode("setp")
 def compare(op: Opcode) -> Meaning | None:
     kind = _float(op, *_NARROW)
     if kind is None or not op.modifiers:

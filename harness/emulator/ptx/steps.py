@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,13 @@ def _of_meaning(module: Module, function: Function, statement: Statement, opcode
     reads = [kind for kind in opcode_meaning.reads if kind != CARRY]
     writes = [kind for kind in opcode_meaning.writes if kind != CARRY]
     targets, sources = statement.operands[: len(writes)], statement.operands[len(writes) :]
+    if statement.opcode.startswith("setp.") and "|" in statement.operands[0]:  # and its negation, or of two halves
+        targets, sources = tuple(name.strip() for name in statement.operands[0].split("|")), statement.operands[1:]
+        if len(writes) == 1 and len(reads) == 2:
+            opcode_meaning = replace(opcode_meaning, writes=("pred", "pred"), compute=_with_negation(opcode_meaning.compute))
+            writes = ["pred", "pred"]
+    if len(targets) != len(writes):
+        raise UnknownOpcode(f"{statement}: this form is not executed here")
     if len(sources) != len(reads) or any(re.search(r"[|{]", target) for target in targets):
         raise UnknownOpcode(f"{statement}: this form is not executed here")
     operands = tuple(operand(module, function, text, kind) for text, kind in zip(sources, reads, strict=True))
@@ -144,6 +151,14 @@ def _of_meaning(module: Module, function: Function, statement: Statement, opcode
     names = targets + ((CARRY,) if CARRY in opcode_meaning.writes else ())
     widths = [function.registers.get(name) for name in targets]
     return Step(statement, operands, names, _convert_widths(opcode_meaning, operands, widths, function.registers))
+
+
+def _with_negation(compare: Callable[..., Words]) -> Callable[..., tuple[Words, Words]]:
+    def compute(*words: Words) -> tuple[Words, Words]:
+        holds = compare(*words)
+        return holds, ~holds
+
+    return compute
 
 
 def _convert_widths(
