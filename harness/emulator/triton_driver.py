@@ -189,7 +189,8 @@ def emulated(
     tuning runs, which are executed (`autotuning`). `prints_once`: `tl.device_print` prints each element once, and not, as a GPU
     does, by each thread that holds it. ValueError for another arch, schedule or tuning.
     """
-    options = replace(options or LaunchOptions(), prints_once=prints_once)
+    options = options or LaunchOptions()
+    options = replace(options, prints_once=prints_once or options.prints_once)
     with driven(Device(arch, schedule, options), tuning) as device:
         yield device
 

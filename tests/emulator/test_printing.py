@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from tests.support import structure_kernels as kernels
 
 N, THREADS = 64, 128
@@ -39,9 +39,10 @@ def test_each_thread_prints_each_element_it_holds(capfd: pytest.CaptureFixture[s
     shapes = re.findall(r'c"(pid [^"]*)\\0A\\00"', kernel.asm["llir"])
     assert len(shapes) == 6 and {"pid (%u, %u, %u) idx (%2u) hex: 0x%04x", "pid (%u, %u, %u) here"} <= set(shapes)
     assert device.findings == []
-    with emulated("sm_90", prints_once=True):
-        kernels.printed[(1, 2)](numbers, words, floats, N=N, debug=True)
-    assert Counter(capfd.readouterr().out.splitlines()) == Counter(set(expected)), "each line once"
+    for options in ({"prints_once": True}, {"options": LaunchOptions(prints_once=True)}):
+        with emulated("sm_90", **options):
+            kernels.printed[(1, 2)](numbers, words, floats, N=N, debug=True)
+        assert Counter(capfd.readouterr().out.splitlines()) == Counter(set(expected)), "each line once"
 
 
 def test_a_device_assertion_that_fails_names_its_message_and_line() -> None:
