@@ -181,8 +181,8 @@ def reduced_by_threads(
     """`parts`, each (threads, registers), combined as every thread does: (threads, registers of the result), and whether threads
     stored different words to one place. `elements` and the words are those of `reduction_order.copies`.
 
-    Where registers are a chain (Triton until 3.7) the first of the lanes stores what goes from warp to warp, and again the result,
-    which all threads then read."""
+    Where registers are a chain (Triton until 3.7) the first of the lanes alone stores what goes from warp to warp, and again the
+    result, which all threads then read."""
     if plan.order.chain:
         forms = lambda: (_FIRST_LANE,)
     axis, layout, differ = plan.axis, plan.layout, False
@@ -220,7 +220,8 @@ def reduced_by_threads(
 
     def convert(found: Parts, layout: Layout, target: Layout) -> Parts:
         nonlocal differ
-        differ = differ or not all(_words_equal(settle_stores(part, layout, forms), part) for part in found)
+        if not plan.order.chain:
+            differ = differ or not all(_words_equal(settle_stores(part, layout, forms), part) for part in found)
         return tuple(through_memory(part, layout, target, tuple(shape), forms) for part in found)
 
     thread_parts, layout = over_lanes(thread_parts, layout, elements.add_first if elements else None)

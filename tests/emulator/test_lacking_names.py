@@ -40,12 +40,32 @@ def test_a_test_is_skipped_for_what_a_newer_release_brought_alone(
         assert lacking_names.sentence_of_error(error) == sentence.format(triton.__version__)
 
 
-@pytest.mark.parametrize("text", [SENTENCE := "triton 3.6.0 lacks tma.async_load, which 3.8.x brought", "it was refused", ""])
-def test_a_verdict_tells_a_failed_test_what_the_release_lacks(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+SENTENCE = "triton 3.6.0 lacks tma.async_load, which 3.8.x brought"
+LACKING = Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, message=SENTENCE)
+WRONG = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="element 3")
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        ([LACKING], SENTENCE),
+        ({"softmax": LACKING, "rope": Verdict(decision=Decision.PASS, outcome=Outcome.PASS)}, SENTENCE),
+        ([LACKING, WRONG], ""),
+        ([WRONG], ""),
+        (f"NOT RUN  softmax: {SENTENCE}\n", SENTENCE),
+    ],
+)
+def test_a_failed_test_is_skipped_for_the_case_that_its_statement_names(
+    found: object, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lacking_names, "installed_release", lambda: RELEASES[0])
-    with lacking_names.told_sentences() as told:
-        verdict = Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, message=text)
-        Verdict.from_json(verdict.to_json())
-    assert told == ([SENTENCE] * 2 if text == SENTENCE else [])
-    Verdict.from_json(verdict.to_json())
-    assert len(told) in (0, 2)
+    other = [LACKING]
+    for is_about in (True, False):
+        with pytest.raises(AssertionError) as raised:
+            if is_about:
+                assert bool(found) is None
+            assert bool(WRONG) is None and other
+        assert lacking_names.sentence_of_failure(raised.value) == (sentence if is_about else SENTENCE)
+    with pytest.raises(AssertionError) as raised:
+        assert bool(WRONG) is None
+    assert not lacking_names.sentence_of_failure(raised.value)

@@ -1,6 +1,6 @@
 """Contract under test: crash mutants shrink to one reduced case whatever the seed, hold their name, and replay from their files.
 
-Two crashes and two seeds of the ten and five that ``benchmarks/shrinking.py`` runs: one that kills its process, one that does not.
+Two crashes: one that kills its process, one that does not.
 """
 
 from __future__ import annotations

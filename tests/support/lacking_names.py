@@ -1,44 +1,27 @@
 """Tests of what the installed release of Triton lacks: skipped with the record's sentence (`releases.lacking_name`), on a release
 that has a newer record alone. A name that no newer release brought stays a failure.
 
-A test may fail at what it makes of a verdict, of its own process or of a worker. So one that fails is skipped too where a case
-of it was not run for what the release lacks, or met a hazard that its compiler is known for."""
+A test may fail at what it makes of a verdict, of its own process or of a worker. So one that fails is skipped too where the
+statement that failed is about a case that was not run for what the release lacks, or met a hazard that its compiler is known for,
+and about no other that failed."""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-from unittest.mock import patch
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+from traceback import walk_tb
 
+import pytest
 import triton
 
-from bitverdict.harness.emulator import releases
 from bitverdict.harness.emulator.releases import RELEASES, installed_release, lacking_name
-from bitverdict.harness.model.verdict import Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 
 _SENTENCE = re.compile(r"triton \S+ lacks [^,\n]+, which \S+ brought|triton \S+ lacks [^\n]*?: [^\n'\"]+")
 """What a verdict says where a case was not run for a name, or for a fault of the compiler, of the release."""
-
-
-@contextmanager
-def told_sentences() -> Iterator[list[str]]:
-    """While entered, what cases are not run for, and hazards of the compiler's, are kept in the order in which they are told."""
-    told: list[str] = []
-    initialise = Verdict.__init__
-
-    def lacking(message: str) -> str:
-        sentence = lacking_name(message)
-        told.extend([sentence] if sentence.endswith("brought") else [])
-        return sentence
-
-    def initialised(verdict: Verdict, *values: Any, **fields: Any) -> None:
-        initialise(verdict, *values, **fields)
-        told.extend(filter(None, [sentence_of(verdict.message) or _hazard_of(verdict)]))
-
-    with patch.object(releases, "lacking_name", lacking), patch.object(Verdict, "__init__", initialised):
-        yield told
+OURS = ("bitverdict", "tests")
 
 
 def errors_of(error: BaseException) -> Iterator[BaseException]:
@@ -74,3 +57,48 @@ def _hazard_of(error: object) -> str:
     here = set(installed_release().hazards) - set(RELEASES[-1].hazards)
     known = next((each for each in here if each.workaround == workaround), None)
     return f"triton {triton.__version__} makes a hazard of {known.operation} and {known.other_operation}" if known else ""
+
+
+def sentence_of_failure(error: BaseException) -> str:
+    """Why the test that ended in `error` cannot pass here: `sentence_of_error`, or that of a result which the failed statement
+    names, unless it names another that failed. Empty otherwise."""
+    if installed_release().name == RELEASES[-1].name:
+        return ""
+    results = [result for value in _named_values(error) for result in _results_in(value)]
+    sentences = [_sentence_of_result(result) for result in results]
+    if any(not said and _failed(result) for said, result in zip(sentences, results, strict=True)):
+        sentences = []
+    return sentence_of_error(error) or next(filter(None, sentences), "")
+
+
+def _named_values(error: BaseException) -> Iterator[object]:
+    """Values of the local variables that are named by statements of tests on the way to `error`."""
+    for frame, line in walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if "tests" in path.parts:
+            tree = ast.walk(ast.parse(path.read_text()))
+            around = [each for each in tree if isinstance(each, ast.stmt) and each.lineno <= line <= (each.end_lineno or 0)]
+            names = {each.id for each in ast.walk(around[-1]) if isinstance(each, ast.Name)}
+            yield from (value for name, value in frame.f_locals.items() if name in names)
+
+
+def _results_in(value: object, depth: int = 4) -> Iterator[object]:
+    """Verdicts, errors and texts in `value`."""
+    if isinstance(value, pytest.ExceptionInfo):
+        value = getattr(value, "_excinfo", None) and value.value  # `value` itself raises where nothing was raised
+    if isinstance(value, Verdict | BaseException | str):
+        yield value
+    elif depth:
+        inner = value if isinstance(value, list | tuple | Set) else value.values() if isinstance(value, Mapping) else ()
+        for each in (*inner, *(vars(value).values() if type(value).__module__.startswith(OURS) else ())):
+            yield from _results_in(each, depth - 1)
+
+
+def _sentence_of_result(result: object) -> str:
+    if isinstance(result, BaseException):
+        return sentence_of_error(result)
+    return sentence_of(result.message) or _hazard_of(result) if isinstance(result, Verdict) else sentence_of(str(result))
+
+
+def _failed(result: object) -> bool:
+    return isinstance(result, Verdict) and result.decision in (Decision.FAIL, Decision.ERROR)

@@ -203,7 +203,9 @@ SOURCES = [*(CHECKOUT / "harness/emulator/frontend").rglob("*.py"), CHECKOUT / "
 
 
 def is_literal(node: ast.expr) -> bool:
-    """A text of the source, one of two, or one of a table."""
+    """A text of the source, one of two, one of a table, or texts of these in a row."""
+    if isinstance(node, ast.JoinedStr):
+        return all(is_literal(part.value if isinstance(part, ast.FormattedValue) else part) for part in node.values)
     if isinstance(node, ast.IfExp):
         return is_literal(node.body) and is_literal(node.orelse)
     table = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id.isupper()

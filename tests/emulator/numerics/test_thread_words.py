@@ -176,11 +176,12 @@ def test_a_wrong_lane_of_a_shuffle_has_other_words(monkeypatch):
 
 
 def test_lanes_that_store_different_words_to_one_place_draw_an_advice():
+    """Where registers are summed one after another the first lane stores alone."""
     x, y = drawn((1, 128), torch.float32, 1), drawn((1, 128), torch.float32, 2)
     constants = {"ROWS": 1, "COLUMNS": 128, "AXIS": 1, "KIND": "dot"}
     with emulated("sm_90") as device:
         kernels.fold[(1,)](x, y, torch.zeros(1), **constants, num_warps=4)
-    assert "different words of one result" in " ".join(device.advice)
+    assert ("different words of one result" in " ".join(device.advice)) == sums_by_tree()
     with emulated("sm_90") as device:  # whole numbers: all lanes have the same word
         kernels.fold[(1,)](x.round(), y.round(), torch.zeros(1), **constants, num_warps=4)
     assert not device.advice
