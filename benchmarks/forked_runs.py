@@ -65,8 +65,11 @@ def forked(call: Callable[[], Any], seconds: float, log: Path, *, of_processor: 
 
 
 def processor_seconds(process: int) -> float:
-    """What the kernel has counted for `process` and for the children that it waited for."""
-    counted = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]
+    """What the kernel has counted for `process` and for the children that it waited for; 0.0 once somebody has waited for it."""
+    try:
+        counted = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]
+    except FileNotFoundError:
+        return 0.0
     return sum(map(int, counted)) / os.sysconf("SC_CLK_TCK")
 
 

@@ -18,7 +18,7 @@ from benchmarks.corpus import entries, keep, main, read
 from benchmarks.corpus_entry import Compared, Entry, Given, Package, by_type, compared, on_cpu, with_gradients, wrong
 from benchmarks.corpus_page import page, was_executed
 from benchmarks.corpus_run import INTERPRETER, RIGHT, WRONG, Outcome, attempt, outcome_of
-from benchmarks.forked_runs import forked
+from benchmarks.forked_runs import forked, processor_seconds
 from benchmarks.tutorial_cases import FAIL, LIMIT, NOT_RUN, REFUSED
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.model.targets import target
@@ -86,6 +86,10 @@ def test_a_process_that_dies_is_a_failure_and_ends_nothing_else(tmp_path: Path) 
     assert ended.sent is None and not ended.over
     assert outcome_of(entry("dies"), "sm_90", ended).outcome == "process ended"
     assert forked(lambda: 5, 20.0, tmp_path / "log.txt").sent == 5
+    process = os.fork() or os._exit(0)
+    assert processor_seconds(process) >= 0.0
+    os.waitpid(process, 0)
+    assert processor_seconds(process) == 0.0
 
 
 def test_gradients_are_held_to_those_of_the_reference() -> None:
