@@ -25,7 +25,7 @@ from bitverdict.harness.emulator.execution.threads import bases
 from bitverdict.harness.emulator.frontend import kept_translations, translate
 from bitverdict.harness.emulator.frontend.lowerings import device_print
 from bitverdict.harness.emulator.frontend.program_verifier import dominators, verify_program
-from bitverdict.harness.emulator.frontend.shared_layouts import places
+from bitverdict.harness.emulator.frontend.shared_layouts import _bases
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.harness.sealed.candidate.untrusted_programs import distrust_programs
 
@@ -224,11 +224,11 @@ def test_what_passes_a_hole_in_the_verifier_is_refused(executor: None, monkeypat
 
 def test_native_code_that_dies_ends_a_launch_and_not_the_executor(executor: None) -> None:
     """A division by zero, and an assertion of the compiler's."""
-    for ask in (lambda: places(SWIZZLED.replace("= 1,", "= 0,"), (64, 64), "f32", 4), lambda: bases((63,), BLOCKED)):
+    for ask in (lambda: _bases(SWIZZLED.replace("= 1,", "= 0,"), (64, 64), "f32"), lambda: bases((63,), BLOCKED)):
         with pytest.raises(EmulatedFault, match=r"SIGFPE|SIGABRT") as raised:
             ask()
         assert raised.value.outcome == "compiler abort"
-    assert places(SWIZZLED, (8, 8), "f32", 4) is None  # row-major: a new process answers
+    assert bases((64,), BLOCKED)[0] == []  # no registers: a new process answers
 
 
 def test_native_code_that_does_not_end_is_cut_off() -> None:

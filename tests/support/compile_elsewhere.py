@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import torch
 
+from bitverdict.harness.emulator.releases import lacking_name
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison
 from bitverdict.harness.judge.offline_driver import capture_compilations
 from bitverdict.harness.model.addresses import resolve
@@ -37,5 +38,5 @@ def compiled(target: Target, given: Mapping) -> Verdict:
     try:
         compile_for(given["stem"], given["arch"])
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
+        told = lacking_name(str(error)) or f"{type(error).__name__}: {error}"
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: told})

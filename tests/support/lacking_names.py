@@ -90,7 +90,7 @@ def _results_in(value: object, depth: int = 4) -> Iterator[object]:
         yield value
     elif depth:
         inner = value if isinstance(value, list | tuple | Set) else value.values() if isinstance(value, Mapping) else ()
-        for each in (*inner, *(vars(value).values() if type(value).__module__.startswith(OURS) else ())):
+        for each in (*inner, *(getattr(value, "__dict__", {}).values() if type(value).__module__.startswith(OURS) else ())):
             yield from _results_in(each, depth - 1)
 
 

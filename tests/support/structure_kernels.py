@@ -44,7 +44,7 @@ def arrange(a: tl.const, b, out, N: tl.constexpr, K: tl.constexpr):
     tl.store(out + 2 * N + both, tl.interleave(x, y))
     tl.store(out + 4 * N + at, tl.sort(x, descending=True))
     tl.store(out + 6 * N + tl.arange(0, K), tl.topk(x, K))
-    tl.store(out + 8 * N + at, tl.flip(x))
+    tl.store(out + 8 * N + at, tl.flip(x, 0))
     tl.store(out + 10 * N + at, tl.ravel(tl.permute(tl.reshape(x, (4, 2, N // 8)), (2, 0, 1))))
     tl.extra.cuda.gdc_launch_dependents()
 

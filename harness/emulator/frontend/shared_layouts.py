@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from bitverdict.harness.emulator.compiler_process import in_compiler_process
+from bitverdict.harness.emulator.releases import installed_release
 
 _SWIZZLED_LAYOUT = re.compile(r"#ttg\.swizzled_shared<.*order = \[([\d, ]+)\]")
 _NVMMA = re.compile(r"#ttg\.nvmma_shared<(?!.*fp4Padded = true)(?:.*rank = (\d+))?")
@@ -34,6 +35,8 @@ def places(layout: str, shape: tuple[int, ...], element: str, itemsize: int) -> 
     outer, inner = shape[: len(shape) - rank], shape[len(shape) - rank :]
     if len(inner) < rank or len(outer) > 1:
         raise ValueError(f"{shape} in {layout[:80]}")
+    if not installed_release().describes_shared_layouts:
+        raise ValueError(f"triton {installed_release().name} does not say where {layout[:80]} puts an element")
     bases = _bases(layout, inner, element)
     if 1 << len(bases) != prod(inner):
         raise ValueError(f"{shape} in {layout[:80]}: some bytes hold no element, or several do one")

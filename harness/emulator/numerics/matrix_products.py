@@ -86,11 +86,12 @@ def fma_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, fuses_sums: bool
     return c
 
 
-def double_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def double_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, fuses_sums: bool = True) -> np.ndarray:
     """fp64 product by mma.m8n8k4: one ascending chain of fused multiply-adds per element. Words of an H100 hold it; sm_80 and
-    sm_100 are taken to be alike. Which NaN comes out is open."""
+    sm_100 are taken to be alike. Which NaN comes out is open. Without tensor cores the chain is fused if `fuses_sums`."""
     for k in range(a.shape[1]):
-        c = fp64.fma(a[:, k : k + 1], b[k : k + 1], c)
+        left, right = a[:, k : k + 1], b[k : k + 1]
+        c = fp64.fma(left, right, c) if fuses_sums else fp64.add(fp64.multiply(left, right), c)
     return c
 
 

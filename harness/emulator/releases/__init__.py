@@ -65,6 +65,7 @@ _LACKING_NAMES = (
     (r"cannot import name '(\w+)' from 'triton\.(?:\w+\.)*(\w+)'", "{1}.{0}"),
     (r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", "{}({}=)"),
     (r"([\w.]+)\(\) missing 1 required positional argument: '(\w+)'", "{}() without {}"),
+    (r"implementation of `(cat)` always may reorder elements", "{}(dim=)"),
     (r"Block pointers have been (remove)d", "language.advance"),
 )
 """What Python and Triton say of a name that is missing, and how a record has it."""

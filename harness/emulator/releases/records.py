@@ -44,7 +44,9 @@ class Release:
     `negates_by_subtraction`: `-x` of a float is 0 - x, so -0 becomes +0, and a product that is negated is rounded first.
     `has_integer_abs`: `tl.abs` of an integer is one instruction. `doubles_columns`: the tile program has coordinates of fp4 beside
     fp8 in nibbles, as the tensor map counts; else in bytes, and what makes LLVM of it doubles them. `meets_at_atomics`: there is a
-    barrier of all threads before an atomic that releases, and behind one that acquires.
+    barrier of all threads before an atomic that releases, and behind one that acquires. `wraps_histograms`: a histogram counts a
+    value by its lower bits, so one beyond the bins too. `describes_shared_layouts`: the compiler tells the linear form of a layout
+    of shared memory; else it aborts.
 
     `new_names`, `removed_names`: what kernels write, against the release before: names behind the last one of their owner's,
     arguments that a function takes, and those it does without. `compiler_faults`: what the compiler fails at. `hazards`: those that
@@ -68,6 +70,8 @@ class Release:
     has_integer_abs: bool = False
     doubles_columns: bool = False
     meets_at_atomics: bool = True
+    wraps_histograms: bool = False
+    describes_shared_layouts: bool = True
     keys_stages: bool = True
     proven: bool = True
 
@@ -197,6 +201,7 @@ V3_7_1 = replace(
         "passes.common.add_symbol_dce", "passes.convert.add_nvvm_to_llvm", "passes.llvmir.add_di_scope",
     ),
     optimizer_keywords=(), scalar_capabilities=(), scalar_reductions=(), negates_by_subtraction=True, has_integer_abs=True,
+    wraps_histograms=True,
     new_names=(*"""arrive(relaxed=) AMDWMMALayout.__init__(rank=) AMDWMMALayout.__init__(reg_bases=)
         AMDWMMALayout.__init__(warp_bases=) PaddedSharedLayout.__init__(cga_layout=)
         PaddedSharedLayout.with_identity_for(cga_layout=) TensorDescriptor.__init__(round_f32_to_tf32=)
@@ -222,7 +227,8 @@ V3_7_1 = replace(
 )
 V3_7_0 = replace(V3_7_1, numbers=(3, 7, 0))
 V3_6_0 = replace(
-    V3_7_1, numbers=(3, 6, 0), keys_stages=False, doubles_columns=True, new_names=(), removed_names=(),
+    V3_7_1, numbers=(3, 6, 0), keys_stages=False, doubles_columns=True,
+    describes_shared_layouts=False, new_names=(), removed_names=(),
     tile_program_passes=V3_7_1.tile_program_passes | {"hip": V3_7_1.tile_program_passes["hip"][1:]},
     compiler_faults=(
         *V3_7_1.compiler_faults,

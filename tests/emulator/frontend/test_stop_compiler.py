@@ -18,6 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
+from bitverdict.harness.emulator.frontend.assembly import ptx
 from bitverdict.harness.emulator.frontend.lowerings import shared_memory
 from bitverdict.harness.emulator.memory import onchip as emulated_memory
 from bitverdict.kernels.block_scaled_matmul import Config, block_scaled_matmul
@@ -38,7 +39,11 @@ def test_a_missing_fence_that_the_compiler_repairs_is_an_advice(kernel: str, tmp
     path.write_text(faulty)
     run, arch = KERNELS[kernel]
     with emulated(arch, "latest") as device:
-        got, expected = run(load(path))
+        try:
+            got, expected = run(load(path))
+        except EmulatedFault as fault:  # of a release that makes none here, as its PTX says
+            assert "no proxy fence" in fault.message and "fence.proxy" not in ptx(device.launches[-1].program, 100, fuses_sums=True)
+            return
     assert ((got.double() - expected).abs() <= 2**-10 * expected.abs().max()).all()
     assert not device.findings and any(REPAIRED in said and path.name in said for said in device.advice)
 
@@ -280,7 +285,8 @@ def test_the_machine_code_takes_the_lowest_bit_of_a_parity(arch: str) -> None:
     with emulated(arch):
         code = waiting[(1,)](0).asm["sass"]
     (asked,) = set(re.findall(r"SYNCS\.PHASECHK\S*TRYWAIT \w+, \[\S+\], (\w+)", code))
-    assert re.search(rf"SHF\.L\.U32 {asked}, \S+, 0x1f", code), code
+    shifted = rf"SHF\.L\.U32 {asked}, \S+, 0x1f|IMAD\.U32 {asked}, \S+, -0x80000000, RZ"  # ptxas of either: x << 31
+    assert re.search(shifted, code), code
 
 
 def test_a_parity_of_minus_one_that_an_author_writes_is_misuse() -> None:

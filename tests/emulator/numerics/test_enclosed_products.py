@@ -150,6 +150,7 @@ def multiplied_by_gluon(x, y, z, right, out, N: gl.constexpr, KIND: gl.constexpr
     s = gl.load(x + at) * gl.load(y + at) + gl.load(z + at)
     other = gl.allocate_shared_memory(gl.float16, [N, N], shared, gl.load(right + at))
     if KIND == "flight":
+        fence_async_shared()
         first = warpgroup_mma(other, other, s, is_async=True)
         s = warpgroup_mma_wait(0, [warpgroup_mma(other, other, first, is_async=True)])
     elif KIND == "shared":

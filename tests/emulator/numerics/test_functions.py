@@ -21,23 +21,23 @@ from bitverdict.reference.special_functions import sequences
 from tests.support.function_kernels import LANES, by_emulator, by_machine_code, compiled, kernel
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
-EXPRESSIONS = {  # what it is, and the floating-point instructions that PTX has for it; no two have a division in common
+EXPRESSIONS = {  # what it is, and the floating-point instructions that PTX has for it, or | had; no two share a division
     "tl.exp(x)": "mul.f32 ex2.approx.f32",
     "tl.exp2(x)": "ex2.approx.ftz.f32",
     "tl.sqrt(x)": "sqrt.approx.ftz.f32",
     "tl.rsqrt(x)": "rsqrt.approx.ftz.f32",
     "x / y": "div.full.f32",
     "tl.fdiv(y, x)": "div.full.f32",
-    "x / 10.9": "div.approx.f32 mul.f32",
+    "x / 10.9": "div.approx.f32 mul.f32 | div.full.f32",
     "x / tl.load(given)": "div.full.f32",
     "tl.load(given) / 10.9": "",
     "tl.sigmoid(x)": "",
     "tl.exp(x * y + z)": "fma.rn.f32 mul.f32 ex2.approx.f32",
     "y * tl.rsqrt(z) + x": "rsqrt.approx.ftz.f32 fma.rn.f32",
-    "y / 12.9 - z": "div.approx.f32 neg.f32 fma.rn.f32",
+    "y / 12.9 - z": "div.approx.f32 neg.f32 fma.rn.f32 | div.full.f32 sub.f32",
     "x / z + y": "div.full.f32 add.f32",
     "z - y / z": "div.full.f32 sub.f32",
-    "-(z / y) + x": "div.full.f32 sub.f32",
+    "-(z / y) + x": "div.full.f32 sub.f32 | div.full.f32 sub.f32 add.f32",
     "(x + 1) / y - (z + 1) / x": "add.f32 div.full.f32 add.f32 div.full.f32 sub.f32",
     "x * y + z / (x + 1)": "div.full.f32 fma.rn.f32",
     "0.5 * x * (1 + (1 - 2 / (tl.exp(2 * (0.7978845608 * (x + 0.044715 * x * x * x))) + 1)))": "",
@@ -107,7 +107,7 @@ def test_functions_are_the_instructions_of_the_table(arch: str, folder: Path) ->
     for each, due in EXPRESSIONS.items():
         line = next(i for i, found in enumerate(source, 1) if found.endswith(f"+ at, {each})"))
         found = opcodes("\n".join(lines[line]))
-        assert not due or sorted(found.split()) == sorted(due.split()), f"{arch}: {each}: {found}"
+        assert not due or sorted(found.split()) in [sorted(form.split()) for form in due.split("|")], f"{arch}: {each}: {found}"
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -23,6 +23,8 @@ _BARRIER = re.compile(r"(?:bar\.sync|barrier\.sync|barrier\.cta\.sync) 0$|bar\.w
 _MOVE = re.compile(r"mov\.[bus](?:16|32|64) \$0, (?:\$(\d+)|(-?\d+|0x[0-9a-fA-F]+))$")
 _REGISTER = re.compile(r"mov\.[bus](32|64) \$0, %(globaltimer|globaltimer_lo|clock64|clock|smid)$")
 _ORDER = (_FENCE, _MEMBAR, _PROXY, _BARRIER)
+_LAUNCH_ORDER = re.compile(r"griddepcontrol\.(?:wait|launch_dependents); // dummy \$0")
+"""What `gdc_wait` and `gdc_launch_dependents` of older releases write. Nothing is done: launches run one after another."""
 
 
 @lowers("tt.elementwise_inline_asm", "ttg.inline_asm")
@@ -30,6 +32,8 @@ def assembly(t: Translator, op: Operation) -> None:
     """Statements of `_ORDER` order memory; with at most one move beside them, which gives the statement a result. Any others
     compute, and their PTX is executed. A fence of scope cta orders no two programs."""
     text = op.string("asm_string")
+    if _LAUNCH_ORDER.fullmatch(text) and not any({*op.results}.intersection(each.operands) for each in t.program.operations()):
+        return
     statements = [re.sub(r"\s+", " ", each).strip() for each in re.split(r";|\n|\t", text.strip().strip("{}"))]
     orders = [statement for statement in statements if any(known.match(statement) for known in _ORDER)]
     rest = [statement for statement in statements if statement and statement not in orders]

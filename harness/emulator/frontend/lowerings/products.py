@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bitverdict.harness.emulator.execution.cluster_order import CLUSTER, OWN, reach
@@ -77,11 +79,12 @@ def _batch_products(run: Dot, a: Type) -> Dot:
 
 def _without_tensor_cores(t: Translator, op: Operation, a: Type, b: Type, d: Type) -> Dot:
     """A product that the compiler leaves to the ordinary units (FMA.cpp): ascending multiply-adds."""
-    if (a.element, b.element, d.element) != ("f32", "f32", "f32"):
+    elements = {a.element, b.element, d.element}
+    if elements != {"f32"} and (elements != {"f64"} or not t.backend.multiplies_in_order):
         raise NotModelled(op, f"on {a.element} without tensor cores")
-    _note(t, "fma", ("fp32", "fp32", "fp32"), a, b)
-    fuses_sums = t.fuses_sums
-    return lambda left, right, c: fma_product(left, right, c, fuses_sums=fuses_sums)
+    chain, name = (fma_product, "fp32") if elements == {"f32"} else (double_product, "fp64")
+    _note(t, "fma", (name, name, name), a, b)
+    return partial(chain, fuses_sums=t.fuses_sums)
 
 
 @lowers("ttng.warp_group_dot")
