@@ -171,7 +171,7 @@ def test(
         raise UsageError(f"test(like={like!r}): {no_such_kernel(like, known)}")
     if isinstance(kernel, str):
         launcher = NamedLauncher(absolute(kernel, namespace), None, claims, requires)
-    elif callable(kernel) and not hasattr(kernel, "def_file_line_number") and not hasattr(kernel, "configs"):
+    elif callable(kernel) and not hasattr(kernel, "starting_line_number") and not hasattr(kernel, "configs"):
         launcher = NamedLauncher(import_address(kernel), kernel, claims, requires)
     else:
         raise UsageError(f"test({kernel!r:.100}): must be a function that launches a kernel, or its address 'FILE:FUNCTION'")

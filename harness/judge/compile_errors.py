@@ -73,7 +73,8 @@ def _line_of(link: object, functions: Mapping[str, object]) -> tuple[str, int] |
     node: Any = getattr(link, "node", None)
     if function is None or not hasattr(node, "lineno"):
         return None
-    return function.file_name, function.def_file_line_number + node.lineno - 1
+    decorators = next(place for place, text in enumerate(function.raw_src) if text.lstrip().startswith("def "))
+    return function.fn.__code__.co_filename, function.starting_line_number + decorators + node.lineno - 1
 
 
 def _functions(error: BaseException) -> Iterator[Any]:
@@ -94,4 +95,4 @@ def _functions(error: BaseException) -> Iterator[Any]:
 
 
 def _is_jitted(value: object) -> bool:
-    return hasattr(value, "def_file_line_number")
+    return hasattr(value, "starting_line_number")

@@ -145,7 +145,7 @@ def load_module(place: str, address: str) -> Any:
 
 def _may_be_named(value: Any, module: Any) -> bool:
     """Whether an address may lead to it: a function of the module's own that is no kernel, or a contract."""
-    own = callable(value) and getattr(value, "__module__", None) == module.__name__ and not hasattr(value, "def_file_line_number")
+    own = callable(value) and getattr(value, "__module__", None) == module.__name__ and not hasattr(value, "starting_line_number")
     return own or isinstance(value, Contract)
 
 

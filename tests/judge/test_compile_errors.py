@@ -44,7 +44,7 @@ def test_the_front_ends_refusal_is_its_innermost_message_and_line(name: str) -> 
         refused_kernels.launcher_of(refused_kernels.KERNELS[name])(a, a)
     seen = outcome_of(raised.value)
     assert (seen.outcome, seen.layer, seen.location) == (Outcome.REFUSED, "front end", marked(name))
-    assert seen.message.startswith(BY_FRONT_END[name])
+    assert BY_FRONT_END[name] in seen.message[: len(BY_FRONT_END[name]) + len("ValueError('")]  # older releases print the error so
     calls = [int(place.rpartition(":")[2]) for place in seen.details.get("called at", ())]
     assert [SOURCE[line - 1].strip() for line in calls] == (
         ["tl.store(c + places, between(tl.load(a + places)))", "return innermost(x)"] if name == "nested" else []
