@@ -13,9 +13,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.machinery import SourceFileLoader
 from importlib.util import resolve_name
 from operator import attrgetter
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from bitverdict.harness.model import sealing
@@ -208,6 +210,13 @@ def _note_import(address: str) -> Iterator[None]:
         _import_stack.remove(address)
 
 
+class _TextLoader(SourceFileLoader):
+    """Takes what the file says now: Python's bytecode beside it stands for any text of one size and second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _load_file(path: Path, address: str, *, sibling: str | None = None) -> Any:
     """The module of the file at `path`, once per process. `sibling`: anew, beside the module of that name, if it has one."""
     before_importing()
@@ -218,7 +227,7 @@ def _load_file(path: Path, address: str, *, sibling: str | None = None) -> Any:
     if name in sys.modules:
         return sys.modules[name]
     sealing.refuse(path)
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=None if is_ours(path) else _TextLoader(name, str(path)))
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -96,7 +97,11 @@ def test_a_repaired_launcher_is_right_and_a_worse_one_another_bug(tmp_path: Path
     assert "another bug" in again(path).sentence
 
 
-def test_a_replay_that_passes_now_prints_what_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_replay_that_passes_now_prints_what_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """With bytecode of the text before, which has the same size and is of the same second."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     under_test = tmp_path / "mine.py"
     under_test.write_text(LAUNCHER.format(error=1))
     path = stored(fault="", launcher=f"{under_test}:add")
