@@ -382,7 +382,7 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
     in bf16 beside it, where wgmma reads it. Before Triton 3.9 a tile of C in fp32 is stored in B's place while the ring and its
     barriers are held: now in theirs. tcgen05 takes e2m1 beside e4m3 from a byte each. mma.sync reads registers: where TMA
     brings and stores its tiles (sm_120) the ring holds a barrier a slot, and scales where K has whole tiles of them; the tile
-    of C takes its place at the end. 0 without TMA: no tile drawn here fills an A100.
+    of C takes its place at the end, or in fp32 lies beside it before 3.9. 0 without TMA: no tile drawn here fills an A100.
     """
     if is_amd(arch):  # `in_64_kib`
         return 0
@@ -395,7 +395,8 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
         tiles = config.block_k * (config.block_m // packing(f.a) + config.block_n // packing(f.b))
         whole = problem.k % (TILE_COLUMNS * f.block_size) == 0  # else scales pass through registers on their way
         slot = tiles + 8 + whole * (config.block_m + config.block_n) * config.block_k // f.block_size
-        return max(tile_bytes, 0 if problem.k == 1 else (config.num_stages - 1) * slot)
+        ring = 0 if problem.k == 1 else (config.num_stages - 1) * slot
+        return max(tile_bytes, ring) if problem.out != "fp32" or stores_in_the_ring() else tile_bytes + ring
     if problem.k == 1:  # one block of K, known to the compiler: no ring
         return 0
     b_packing = 1 if "tcgen05" in families and spread(problem.format) else packing(f.b)

@@ -160,7 +160,7 @@ class QuantizeMxfpContract(RowContract):
 
 def _through_fp16(arch: str, fmt: Format, values: np.ndarray) -> np.ndarray:
     """Codes of `values`, which are fp32, as an older Triton converts them; of four bits the kernel makes them itself."""
-    if fmt.name not in ("e4m3", "e5m2"):
+    if fmt.name not in ("e4m3", "e5m2") or not values.size:  # none is converted where the architecture has no such conversion
         return saturating_codes(fmt, values)
     return convert("fp32", fmt, values.astype(np.float32).view(np.uint32), arch, through_fp16=True)
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from triton._C.libtriton import ir
 
 from bitverdict.harness.frontends import cli_demo
 from bitverdict.harness.frontends.main import COMMANDS, main
@@ -319,7 +320,8 @@ def test_nothing_is_printed_below_a_report_once_gluon_was_imported() -> None:
     plain = f"import sys; from bitverdict.harness.frontends.main import COMMANDS, main; sys.exit(main({words!r}))"
     ordinary = subprocess.run([sys.executable, "-c", plain], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert (ours.returncode, "leaked" in ours.stderr) == (5, False)
-    assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, True), "no page any more: drop supervision.leave"
+    prints = type(ir.context).__module__ == "nanobind"  # the bindings of the newest releases
+    assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, prints), "no page any more: drop supervision.leave"
 
 
 @pytest.mark.share(4)

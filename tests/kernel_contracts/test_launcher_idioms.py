@@ -134,7 +134,7 @@ WRONG = {
     "a compiled function that is wrong": (
         {"module": "@torch.compile\ndef half(x):\n    return x * 0.5", "after": "c = half(c)"},
         Outcome.WRONG_MATHEMATICS,
-        "even without rounding",
+        "before any rounding",
     ),
     "an event that was not recorded": (
         {"before": "torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event(enable_timing=True))"},

@@ -13,6 +13,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.backends.compiler import GPUTarget
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
@@ -290,6 +291,7 @@ class Notes(launch_replayer.Gpu):
             launcher_cls=nvidia.CudaLauncher,
             get_current_device=lambda: 0,
             get_current_stream=lambda device: 0,
+            get_current_target=lambda: GPUTarget("cuda", 90, 32),
             allocate_default_profile_scratch=lambda *given: None,
             utils=SimpleNamespace(
                 build_signature_metadata=tuple,

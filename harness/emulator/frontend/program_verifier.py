@@ -120,6 +120,9 @@ def _check_module(program: Program, arch: str) -> None:
         ("ttg.tensor_memory_size", CHIPS[arch].multiprocessors.columns),
     ):
         if not 0 <= (value := _integer(program, name, 0)) <= upper_limit:
+            if value > 0 and not upper_limit:  # in the words of the compiler's verifier, which older releases have not
+                said = f"'ttng.tmem_alloc' op requires tcgen05 support: {arch} has no tensor memory"
+                raise EmulatedFault("refused", said, details={"layer": "verifier"})
             raise EmulatedFault("out of resources" if value > 0 else "refused", f"{name} is {value}: {arch} has {upper_limit}")
 
 

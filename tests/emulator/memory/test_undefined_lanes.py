@@ -80,7 +80,7 @@ def test_an_advice_names_the_store_that_depends_on_an_undefined_lane(name):
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", ["product, stages 1", "product, stages 3"])
 def test_lanes_are_followed_through_products_and_shared_memory(name, arch):
-    assert launch(name, wide=False, arch=arch) == []
+    assert not [advice for advice in launch(name, wide=False, arch=arch) if "leaves undefined" in advice]
     assert [advice for advice in launch(name, wide=True, arch=arch) if "leaves undefined" in advice]
 
 
