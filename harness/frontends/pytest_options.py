@@ -10,6 +10,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 PLUGIN = "bitverdict.harness.frontends.pytest_plugin"
 DEFAULT_ARCHITECTURE = "sm_90"  # what --emulate alone means
 _ARCHITECTURE = re.compile(r"(emulated:)?(sm_|gfx)\w+")
+_IMPORTS = re.compile(rb"^(import bitverdict|from bitverdict import)\b", re.MULTILINE)
+_end_server = pytest.StashKey[Callable[[], None]]()
 PROFILES = ("ci", "exhaustive", "quick", "whole")  # their contents: `bitverdict.harness.session.profiles`
 SIZES = "4096x2048x128,8192x8192x8192,8176x8144x4128"  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
 
@@ -67,7 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--bv-certificate",
         choices=("contracts", "cases"),
         default="",
-        help="what passing cases could have told apart, below the results: a line for each contract, or for each case too",
+        help="which faults passing cases would have exposed, below the results: a line for each contract, or for each case too",
     )
     accepted = "a node passes in spite of cases that end in a fault which the installed Triton's compiler is known for"
     add("--bv-accept-compiler-faults", action="store_true", help=accepted)
@@ -143,6 +148,32 @@ def pytest_configure(config: pytest.Config) -> None:
         trusted_imports.begin(always=True)
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Start the workers' server before the first file that imports bitverdict is imported: as a fork of this process, which is to
+    import torch and Triton too. Where it has done so, or has threads, the server is a process of its own. A worker of xdist starts
+    one at its first test: of all workers at once they would hold up each other."""
+    config = collector.config
+    if config.option.collectonly or hasattr(config, "workerinput") or not isinstance(collector, pytest.Module):
+        return
+    if not _IMPORTS.search(collector.path.read_bytes()):  # of a file that is imported, not of one beside it
+        return
+    from bitverdict.harness.workers.forkserver import end_early, has_server, start_early, start_forked
+
+    if not has_server():
+        os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a user's may be errors, and what is imported here is no file of theirs
+            start_early() if "torch" in sys.modules or threading.active_count() > 1 else start_forked()
+        config.stash[_end_server] = end_early
+        config.add_cleanup(end_early)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """End a server that no test needs."""
+    if not any(hasattr(getattr(item, "obj", None), "__bitverdict__") for item in session.items):
+        session.config.stash.get(_end_server, lambda: None)()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the tests of the asked shard, by their places in the order of their ids: the same in each worker, on each machine."""
@@ -178,7 +209,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """What passing cases could have told apart, where it was asked. What sealed tests were protected by and left out, and what they
+    """Which faults passing cases would have exposed, on request. What sealed tests were protected by and left out, and what they
     drew by: it was committed to in their journal, and is told once all are over."""
     reports = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "user_properties")]
     if (path := terminalreporter.config.getoption("--bv-html")) is not None:
@@ -188,7 +219,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     properties = [each for report in reports for each in report.user_properties]
     for line in dict.fromkeys(value for name, value in properties if name in ("sealed", "left out")):
         terminalreporter.write_line(line)
-    if any(name == "told apart" for name, _ in properties):
+    if any(name == "exposed faults" for name, _ in properties):
         from bitverdict.harness.frontends import pytest_summary
 
         for line in pytest_summary.certificate_lines(reports):

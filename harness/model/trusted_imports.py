@@ -100,5 +100,9 @@ def _asked_by_a_user() -> bool:
         frame = frame.f_back  # type: ignore[assignment]
     if frame is None or frame.f_code.co_filename.startswith("<"):
         return False
-    file = Path(frame.f_code.co_filename)
+    return is_a_users(Path(frame.f_code.co_filename))
+
+
+def is_a_users(file: Path) -> bool:
+    """Whether the file is neither Python's, a package's nor ours."""
     return not (is_ours(file) or is_foreign(file) or file.is_relative_to(IMPORTED_FROM / "bitverdict"))

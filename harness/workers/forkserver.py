@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from multiprocessing import forkserver, resource_tracker, util
+from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.model import trusted_imports
@@ -127,6 +128,7 @@ def _fork_instead(path: bytes, words: Sequence[str], descriptors: Sequence[int])
         resource_tracker._resource_tracker._fd = resource_tracker._resource_tracker._pid = None  # type: ignore[attr-defined]
         signal.signal(signal.SIGINT, signal.default_int_handler)
         trusted_imports.forget_safe_path()
+        _forget_pytest()
         ctypes.CDLL(None).prctl(_PR_SET_NAME, b"bv-workers")
         exec(words[-1], {})
     except SystemExit:  # the run has ended
@@ -136,16 +138,30 @@ def _fork_instead(path: bytes, words: Sequence[str], descriptors: Sequence[int])
     return leave(status)
 
 
+def _forget_pytest() -> None:
+    """In a fork of pytest: how it captures and rewrites, and the modules of the user's that it has imported."""
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # type: ignore[assignment]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "_pytest.assertion.rewrite"]
+    for name, module in [*sys.modules.items()]:
+        if (file := getattr(module, "__file__", None)) and trusted_imports.is_a_users(Path(file)):
+            del sys.modules[name]
+
+
 def ask_the_parents_server() -> None:
     """In a fork of the process that started the server: it is no child of this one, which cannot see whether it runs."""
     forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
 
 
+def has_server() -> bool:
+    return getattr(forkserver._forkserver, "_forkserver_pid", None) is not None
+
+
 def end_early() -> None:
-    """Kill a server that nobody will ask for a worker."""
+    """Kill a server that no run asks for a worker any more."""
     server: int | None = getattr(forkserver._forkserver, "_forkserver_pid", None)
     if server is not None:
-        os.kill(server, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server, signal.SIGKILL)
 
 
 def collect_again() -> None:

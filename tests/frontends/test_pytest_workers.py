@@ -1,12 +1,16 @@
 """Contract under test: a pytest session starts as many workers as fit, hands tests out to them, judges first what failed before,
-and takes one shard of the tests."""
+takes one shard of the tests, and forks the server of its workers where a file imports bitverdict."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import hypothesis
 import pytest
@@ -22,6 +26,7 @@ from bitverdict.harness.frontends.pytest_plugin import (
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.shrink import KernelFailed
+from bitverdict.harness.workers import forkserver
 from bitverdict.harness.workers.gpu_lease import NEED
 
 
@@ -142,3 +147,61 @@ def test_a_shard_of_the_collected_tests_is_the_same_everywhere() -> None:
     assert set.union(*parts) == kept("", names) == set(names) and sum(map(len, parts)) == len(names)
     with pytest.raises(pytest.UsageError, match="--bv-shard 4/3: must be NUMBER/OF"):
         kept("4/3", names)
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "is_ours", "expected"),
+    [
+        ("import bitverdict as bv", {}, True, ["start"]),
+        ("from bitverdict import judged", {}, False, ["start", "end"]),
+        ("from bitverdict.harness import model", {}, True, []),
+        ("import bitverdict", {"collectonly": True}, True, []),
+        ("import bitverdict", {"workerinput": {}}, True, []),
+    ],
+)
+def test_a_server_is_started_for_tests_of_ours_alone(
+    text: str, more: dict, is_ours: bool, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(forkserver, "has_server", lambda: False)
+    for name in ("start_early", "start_forked", "end_early"):
+        monkeypatch.setattr(forkserver, name, partial(told.append, name.partition("_")[0]))
+    (tmp_path / "test_mine.py").write_text(f"{text}\n")
+    config = SimpleNamespace(
+        option=SimpleNamespace(collectonly="collectonly" in more), stash={}, add_cleanup=lambda end: None, **more
+    )
+    pytest_options.pytest_collectstart(Mock(pytest.Module, path=tmp_path / "test_mine.py", config=config))
+    pytest_options.pytest_collectstart(Mock(pytest.Dir, config=config))
+    item = SimpleNamespace(obj=SimpleNamespace(__bitverdict__=None) if is_ours else None)
+    pytest_options.pytest_collection_finish(SimpleNamespace(items=[item], config=config))  # type: ignore[arg-type]
+    assert told == expected
+
+
+MINE = """
+import os, pathlib
+import bitverdict as bv
+import beside
+print("in a worker or not")
+parent = os.getppid()
+with open("seen", "a") as file:
+    print(parent, pathlib.Path(f"/proc/{parent}/comm").read_text().strip(), beside.value, file=file)
+
+@bv.judged(reference=lambda xp, x: x)
+def test_mine(draw):
+    assert draw
+    return draw.tensor("fp32", (3,))
+"""
+
+
+def test_a_worker_is_forked_from_pytest_and_has_nothing_of_it(tmp_path: Path) -> None:
+    """A user's module that conftest.py has changed is imported anew, warnings are no errors, what is printed goes to the log."""
+    for name, text in {"beside": "value = 1", "conftest": "import beside\nbeside.value = 2", "test_mine": MINE}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    words = [sys.executable, "-m", "pytest", "-q", "-W", "error", "--bv-target", "sm_90"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    told = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True).stdout
+    assert "1 failed" in told and "no Triton kernel was launched" in told, told
+    (_, of_pytest), *of_workers = (line.split(maxsplit=1) for line in (tmp_path / "seen").read_text().splitlines())
+    assert of_pytest.endswith(" 2") and of_workers and {said for _, said in of_workers} == {"bv-workers 1"}
+    command_lines = [path for server, _ in of_workers if (path := Path(f"/proc/{server}/cmdline")).exists()]
+    assert not any(path.read_bytes() for path in command_lines), "the server is left behind"
