@@ -72,7 +72,7 @@ COMMANDS = {
         "judge every required case of a kernel and write a conformance pack", "frontends.cli_certify", forks=True, group="Prove"
     ),
     "verify": Command(
-        "hold a conformance pack to what is computed here",
+        "check a conformance pack against what is computed here",
         "frontends.cli_certify",
         "add_verify_arguments",
         "run_verify",
@@ -85,7 +85,7 @@ COMMANDS = {
         forks=True,
         group="Understand",
     ),
-    "crosscheck": Command("hold a GPU's words against the plan's and the emulated GPU's", "lab.commands.crosscheck", group=LAB),
+    "crosscheck": Command("compare a GPU's words with the plan's and the emulated GPU's", "lab.commands.crosscheck", group=LAB),
     "large": Command("large products on a GPU, bit for bit at chosen elements", "lab.commands.large_products", group=LAB),
     "replay-launches": Command(
         "what scripts launch on the emulated GPU, again on a real one", "frontends.cli_replay_launches", group="Prove"
@@ -189,8 +189,8 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Every command, and its arguments; of those that `words` do not begin with no arguments, since their modules take time."""
     description = "Judge Triton and Gluon kernels, bit for bit where bits are known."
     root_parser = Parser(prog="bitverdict", description=description, epilog=_listing(), formatter_class=_GroupedHelp)
-    root_parser.add_argument("--completion", action=_CompletionAction, help="print what completes words in bash, zsh, ...")
-    root_parser.add_argument("--version", action=_VersionAction, help="which bitverdict, Triton and torch these are")
+    root_parser.add_argument("--completion", action=_CompletionAction, help="print a completion script for bash, zsh, ...")
+    root_parser.add_argument("--version", action=_VersionAction, help="print the versions of bitverdict, Triton and torch")
     commands = root_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     only_command = words[0] if words and words[0] in COMMANDS else ""
     for name, command in COMMANDS.items():
@@ -206,7 +206,8 @@ def main(words: list[str] | None = None) -> int:
     """Run one command; returns its exit status. Anything asked that cannot be is told in one line, with status 2."""
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
     words = sys.argv[1:] if words is None else words
-    words = words[1:] if words[:1] == ["lab"] and LABORATORY.intersection(words[1:2]) else words
+    if words[:1] == ["lab"]:
+        words = words[1:] if LABORATORY.intersection(words[1:2]) else ["--help"] if words[1:] in ([], ["-h"], ["--help"]) else words
     if words and words[0] in COMMANDS and (problem := installed_triton().problem):  # before a command's modules import Triton's own
         print(f"error: {problem}", file=sys.stderr)
         return USAGE

@@ -2,7 +2,7 @@
 ``package.module:NAME``.
 
 Tests are the functions that `bitverdict.judged` or `bitverdict.test` made. A function that is no test is a launcher: the
-mathematics of the shipped kernel that has its name, or alone has its parameters, judges it.
+mathematics of the shipped kernel that has its name, or alone has its parameters (a note says so), judges it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ast
 import inspect
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,9 +70,10 @@ def find_subjects(words: Sequence[str], command: str, *, sealed: bool = False) -
 def find_subject(word: str, command: str) -> str:
     """The one address that `word` names, for a command that takes one."""
     word = address_of_word(word)
-    if not word.endswith(".py") or not Path(word).is_file():
+    path, is_file = Path(word), word.endswith(".py") and Path(word).is_file()
+    if word in kernels_with_a_contract() or not (is_file or path.is_dir()):
         return word
-    addresses = find_tests_in(word, command)
+    addresses = find_tests_in(word, command) if is_file else find_tests_below(path)
     if len(addresses) > 1:
         raise UsageError(f"{command} {word}: has {len(addresses)} tests; name one of {', '.join(addresses)}")
     return addresses[0]
@@ -157,12 +159,15 @@ def mathematics_of(launcher: str, command: str, *, sealed: bool = False) -> str:
     function = None if sealed else load(launcher)
     if type(function).__name__ in TRITON_KERNELS:
         raise UsageError(f"{command} {launcher}: is a Triton kernel; name the function that launches it")
-    parameters = _parameters(function)
-    alike = [stem for stem in stems if parameters and _names_of(resolve(stem).parameters) == parameters]
-    if len(alike) == 1:
-        check_launcher(resolve(alike[0]), launcher)
-        return alike[0]
-    several = f"; {', '.join(alike)} take its parameters" if alike else did_you_mean(name, stems)
+    parameters, options = _parameters(function)
+    signatures = {stem: _names_of(resolve(stem).parameters) for stem in stems}
+    alike_stems = [stem for stem, (names, known) in signatures.items() if parameters and names == parameters and options <= known]
+    if len(alike_stems) == 1:
+        check_launcher(resolve(alike_stems[0]), launcher)
+        said = f"{launcher} is judged by {alike_stems[0]}'s mathematics, since it has the parameters of that kernel"
+        print(f"note: {said}; for its own write a test: docs/your_kernel.md", file=sys.stderr)
+        return alike_stems[0]
+    several = f"; {', '.join(alike_stems)} take its parameters" if alike_stems else did_you_mean(name, stems)
     raise UsageError(
         f"{command} {launcher}: no shipped kernel is called {name}{several}. Say whose mathematics it has "
         f"(bitverdict {command} KERNEL --launcher {launcher}), or write it down:\n\n"
@@ -170,22 +175,24 @@ def mathematics_of(launcher: str, command: str, *, sealed: bool = False) -> str:
     )
 
 
-def _parameters(function: Callable[..., object] | None) -> tuple[str, ...]:
-    """The parameters of `function` that have no default."""
+def _parameters(function: Callable[..., object] | None) -> tuple[tuple[str, ...], set[str]]:
+    """The parameters of `function` that have no default, and those that have one."""
     try:
         signature = inspect.signature(function) if function is not None else inspect.Signature()
     except (TypeError, ValueError):
-        return ()
+        return (), set()
     empty = inspect.Parameter.empty
-    return tuple(name for name, parameter in signature.parameters.items() if parameter.default is empty and parameter.kind < 2)
+    names = tuple(name for name, parameter in signature.parameters.items() if parameter.default is empty and parameter.kind < 2)
+    return names, {name for name, parameter in signature.parameters.items() if parameter.default is not empty}
 
 
-def _names_of(parameters: str) -> tuple[str, ...]:
-    """The names without a default in a contract's `parameters`, such as ``(a, b, *, activation='')``."""
+def _names_of(parameters: str) -> tuple[tuple[str, ...], set[str]]:
+    """The same of a contract's `parameters`, such as ``(a, b, *, activation='')``."""
     if not parameters:
-        return ()
+        return (), set()
     arguments = ast.parse(f"def launcher{parameters}: ...").body[0].args  # type: ignore[attr-defined]
-    return tuple(argument.arg for argument in arguments.args[: len(arguments.args) - len(arguments.defaults)])
+    count = len(arguments.args) - len(arguments.defaults)
+    return tuple(each.arg for each in arguments.args[:count]), {each.arg for each in arguments.args[count:] + arguments.kwonlyargs}
 
 
 def _functions(path: Path) -> list[ast.FunctionDef]:

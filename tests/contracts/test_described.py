@@ -89,6 +89,16 @@ def test_the_line_of_a_report_is_the_case_again(body: Callable[[Draw], Any]) -> 
     assert case_of("n=8", described(everything), described(everything).required(SM_90)).problem.n == 8
 
 
+def annotated(draw: Draw) -> Any:
+    m: int = draw.size(1, 5)
+    return draw.tensor("fp32", (m, n := draw.size(1, 300))), draw.tensor("fp32", n)
+
+
+def test_a_size_has_the_name_of_the_variable_that_takes_it() -> None:
+    for body, names in ((rows, {"m", "n"}), (annotated, {"m", "n"})):
+        assert set(described(body).sizes(described(body).required(SM_90)[0])) == names
+
+
 NO_CASE = [
     ("n=6", "n=6: must be an integer from 4 to 40, a multiple of 4"),
     ("m=6", "m: the body draws no such value"),

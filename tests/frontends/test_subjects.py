@@ -36,6 +36,8 @@ LAUNCHERS = """
 def softmax(x): ...
 def mine(x, y, scale=1.0): ...
 def rows(x, w): ...
+def scaled(x, w, eps=1e-5): ...
+def alone(x): ...
 """
 
 
@@ -76,15 +78,22 @@ def test_a_word_names_what_one_means_by_it(words: list[str], subjects: Subjects,
     assert find_subjects(words, "run") == subjects
 
 
+def test_a_launcher_with_the_parameters_of_one_kernel_is_judged_by_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert find_subjects(["launchers.py:rows"], "run") == Subjects(("rms_norm",), "launchers.py:rows")
+    assert "note: launchers.py:rows is judged by rms_norm's mathematics" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (
             ["launchers.py"],
-            "it has no test of bitverdict. A launcher of it (launchers.py:softmax, launchers.py:mine, launchers.py:rows)",
+            "it has no test of bitverdict. A launcher of it (launchers.py:softmax, launchers.py:mine, launchers.py:rows,",
         ),
         (["launchers.py"], "    from launchers import softmax\n"),
         (["launchers.py:mine"], "no shipped kernel is called mine"),
+        (["launchers.py:scaled"], "no shipped kernel is called scaled"),
+        (["launchers.py:alone"], "no shipped kernel is called alone; quantize_mxfp, softmax take its parameters"),
         (["launchers.py:mine"], "@bv.judged(reference=lambda xp, x, y: ...)"),
         (["launchers.py:mine"], "    from launchers import mine\n"),
         (["launchers.py:softmax", "matmul"], "launchers.py:softmax is a launcher, which is judged alone"),
@@ -114,6 +123,8 @@ def test_a_command_that_takes_one_names_the_tests_of_a_file(folder: Path) -> Non
     assert find_subject("test_a.py::TestRows::test_method", "order") == A[1]
     with pytest.raises(UsageError, match=r"has 2 tests; name one of test_a\.py:test_a, test_a\.py:TestRows\.test_method"):
         find_subject("test_a.py", "order")
+    with pytest.raises(UsageError, match=r"order \.: has 4 tests; name one of test_a\.py:test_a, "):
+        find_subject(".", "order")
     assert find_subject_or_launcher("launchers.py:softmax", "", "order") == ("softmax", "launchers.py:softmax")
     assert find_subject_or_launcher("softmax", "launchers.py:mine", "order") == ("softmax", "launchers.py:mine")
     assert decorated_tests("test_a.py") == ["test_a"] and not decorated_tests("launchers.py")

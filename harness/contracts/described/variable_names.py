@@ -34,8 +34,8 @@ def _assigned_calls(file: str) -> dict[tuple[int | None, int | None], str]:
     return {
         (value.lineno, value.col_offset): target.id
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target, value in _pairs(node.targets[0], node.value)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None
+        for target, value in _pairs(node.targets[0] if isinstance(node, ast.Assign) else node.target, node.value)
         if isinstance(target, ast.Name) and isinstance(value, ast.Call)
     }
 
