@@ -144,7 +144,7 @@ def failure(
         for output in examination.get("outputs", ())
         if output["wrong"] and not output["wrong"] == output["of"] < LEAST_DRAWN
         for kind, svg in (
-            ("tiles", tile_map(output, examination["writers"])),
+            ("tiles", tile_map(output, examination["writers"]) if output["wrong"] < output["of"] else ""),
             ("sizes", error_map(output)),
             ("errors", histogram(output) if output["errors"] else ""),
         )

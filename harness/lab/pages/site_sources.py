@@ -16,6 +16,9 @@ from pathlib import Path
 from bitverdict.harness.model.paths import ROOT
 
 OF_GITHUB = (".github/", "harness/")  # templates, which are no pages
+_ESCAPED_BAR = re.compile(
+    r"\\\|(?=[^`\n]*`([^`\n]*`[^`\n]*`)*[^`\n]*$)", re.MULTILINE
+)  # in code, where the site shows the backslash
 _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
@@ -31,7 +34,7 @@ def lay(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name in pages():
         text = (ROOT / name).read_text()
-        text = notebook_text(text) if name.endswith(".ipynb") else text
+        text = notebook_text(text) if name.endswith(".ipynb") else _ESCAPED_BAR.sub("|", text)
         for linked in {(Path(name).parent / place[1]) for place in _LINK.finditer(text)}:
             source = (ROOT / linked).resolve()
             if source.is_file() and source.suffix != ".md" and source.is_relative_to(ROOT):

@@ -93,7 +93,7 @@ def screen(trace: Trace, program: int = 0, width: int = 100) -> Iterator[str]:
     if not rows:
         yield f"program {program} assigns nothing on a line of the kernel"
     why = {said for (of_program, _), said in trace.omissions.items() if of_program == program}
-    yield from (f"not kept: what {said}" for said in sorted(why))
+    yield from (f"not kept: a value that {said}" for said in sorted(why))
 
 
 def launch_text(trace: Trace) -> str:
