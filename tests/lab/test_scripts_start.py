@@ -55,7 +55,6 @@ TINY = (
     Tiny("pyptx_kernels", "--package OUT --largest 32", "", (0,)),
     Tiny("driver_calls", "--device cpu", ": works"),
     Tiny("emulator", "1", "tma_gather 128x128", (0, 1)),
-    Tiny("everyday_words", "--words 64 --jobs 0 softmax", r"softmax +sm_100 .*largest difference"),
     Tiny("false_alarms", "20 softmax", "0 false alarms; at least 100.0% decided"),
     Tiny("figures", "", r"\d+ figures on \d+ pages", (0, 1)),
     Tiny("fleet_campaigns", "--out OUT --only none", ""),
