@@ -58,7 +58,7 @@ def _name(cheat: Cheat) -> str:
 
 
 def _sources() -> Iterator[str]:
-    yield "\n## Where the patterns are told\n"
+    yield "\n## Where the patterns are detected\n"
     yield "| name | address |\n| --- | --- |"
     for name, address in SOURCES.items():
         yield f"| {name} | {address or 'no list: it attacks what this project does and others do not'} |"
@@ -66,6 +66,6 @@ def _sources() -> Iterator[str]:
 
 def _left_out() -> Iterator[str]:
     yield "\n## Patterns that are no cheats here\n"
-    yield "| pattern | told by | why |\n| --- | --- | --- |"
+    yield "| pattern | detected by | why |\n| --- | --- | --- |"
     for pattern, sources, why in NOT_OURS:
         yield f"| {pattern} | {', '.join(sources)} | {why} |"

@@ -99,7 +99,7 @@ def checked(cases: int, gpu: bool, journals: Iterable[Path], junit: Path, failur
 # --- kills
 
 JOBS = 2
-LOOKS = ("primary fault", "collateral fault", "judged once")  # which say after how many cases of its worker a fault came
+LOOKS = ("fault repeats", "fault does not repeat", "judged once")  # which say after how many cases of its worker a fault came
 NOTES = rf"^ *({'|'.join(LOOKS)}): "
 
 

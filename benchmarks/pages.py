@@ -361,7 +361,7 @@ def tutorial_section(told: dict | None) -> list[str]:
     table = []
     for figure in TABLES:
         row = ours.get((figure.kernel, figure.dtype, figure.size, figure.config))
-        came = "not asked" if row is None else f"not run: {row['not_run']}" if not row["ms"] else f"{row['tflops'][0]:.1f}"
+        came = "not tested" if row is None else f"not run: {row['not_run']}" if not row["ms"] else f"{row['tflops'][0]:.1f}"
         table.append([figure.kernel, figure.dtype, figure.size, figure.config, f"{figure.tflops:.2f}", figure.chip, came])
     made += [
         f"Ours: {told['model']}, {told['date']}. TFLOP/s. The tutorials' autotuned matmul and block-scaled matmul print no table:",

@@ -63,7 +63,7 @@ EXAMINED = (
     "into `'>' not supported`). Theirs. On the real GPU tests shared a process, where a second launch fails so; three "
     "such tests in one process fail under `--emulate` alike.",
     "On the real GPU Liger's rope met an older transformers. LlamaMLP in bf16 and FlagGems' processes differ: not read further.",
-    "Ours, mended since: FlagGems' mm hands `get_device_capability` a tuple, which torch takes for the current device; and torch's "
+    "Ours, fixed since: FlagGems' mm hands `get_device_capability` a tuple, which torch takes for the current device; and torch's "
     "`nan_to_num` of bf16 was computed in fp32, so that its greatest word rounded to infinity.",
     "FlagGems' pow of fp16 and bf16 asks libdevice for a function of two types, which Triton 3.6.0 lacks. That release leaves out "
     "a fence before wgmma, a race that is refused by name, in 4 of its attention tests.",

@@ -19,7 +19,7 @@ class Clause:
 
     `holds` decides; `value` says what was asked, `rule` what must hold, `remedy` what to do, `cost` what a launch that ignored
     it would do. `layer` is who notices a breach first when the launcher does not: "capacity", "verifier", "ptxas", "hardware",
-    or "nobody" where the result is silently wrong.
+    or "nothing" where the result is silently wrong.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Clause:
     rule: str
     remedy: str
     cost: str
-    layer: str = "nobody"
+    layer: str = "nothing"
 
 
 def broken(clauses: Iterable[Clause], problem: object, config: object) -> list[Clause]:

@@ -107,7 +107,7 @@ CLAUSES = (
         value=lambda p, c: f"C is {p.out} for operands of {p.dtype}",
         rule="C has the operands' type or fp32",
         remedy="allocate C so and convert it afterwards",
-        cost="a conversion nobody specified",
+        cost="a conversion that no specification defines",
     ),
     positive_clause("m", "n", "k"),
     *TILE_CLAUSES,

@@ -181,7 +181,7 @@ CLAUSES: tuple[Clause, ...] = (
            remedy="ask for out_dtype=torch.int32 and apply it afterwards", cost="the slope would be rounded to 0"),
     Clause(name="precision", holds=lambda p, c: p.precision in PRECISIONS, value=lambda p, c: f"precision {p.precision!r}",
            rule="it must be one of " + ", ".join(map(repr, PRECISIONS)), remedy="leave it out for tf32",
-           cost="the compiler may have other forms, whose words nobody predicts", layer="front end"),
+           cost="the compiler may choose other forms, whose bits no model predicts", layer="front end"),
 )  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def with_twin_details(verdict: Verdict, twin: TwinLaunch | None) -> Verdict:
         return verdict
     if twin.open:
         return replace(verdict, details=verdict.details | {TWIN_WORDS: f"not compared: {twin.open}"})
-    return replace(verdict, basis=f"{verdict.basis}; words held to those of {twin.target.name}")
+    return replace(verdict, basis=f"{verdict.basis}; words compared with those of {twin.target.name}")
 
 
 def _both_nan(format_name: str, got: np.ndarray, due: np.ndarray) -> np.ndarray:

@@ -274,7 +274,7 @@ ACCESSES: tuple[Rule, ...] = (
         "another program",
         "reads and writes global memory",
         "an acquire of this one that reads what a release of that one wrote, or what atomic updates made of that, both of scope "
-        "gpu or sys (what Triton's atomics are unless told otherwise)",
+        "gpu or sys (the default of Triton's atomics)",
         "PTX ISA 8.8, release and acquire patterns; 8.9.2 observation order; 8.9.5 causality order",
         words="the programs of a launch run in any order, and at once: only an atomic of the one that reads what an atomic of the "
         "other wrote orders what they do before and after it (a release, then an acquire)",

@@ -256,7 +256,7 @@ class Device:
 
     @property
     def unwritten_reads(self) -> list[UnwrittenRead]:
-        """What launches took of words that nobody wrote, of `LaunchOptions.allocated`: once for a line and an allocation."""
+        """What launches took of uninitialised words, of `LaunchOptions.allocated`: once for a line and an allocation."""
         return [] if self.unwritten is None else list(self.unwritten.reads.values())
 
     def unwritten_elements(self, tensor: Any) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What rides on the launches of an emulated GPU, and what it is told: the launch, words of memory, events on the chip.
 
-Real values, words that nobody wrote, origins, pictures, replays and mutants ride so. The device, the memory and the units of a
+Real values, uninitialised words, origins, pictures, replays and mutants ride so. The device, the memory and the units of a
 program know none of them: each calls the methods of a list.
 """
 

@@ -100,8 +100,10 @@ class PoisonedMemory(UnwrittenWords, Watches):
     def take(self) -> list[str]:
         """A sentence for each line that has taken such words since the last call."""
         taken, self.reads = self.reads, {}
-        what = "that nobody wrote, the first at byte"
-        return [f"{read.location}: takes words of {read.parameter} {what} {read.byte} of its storage" for read in taken.values()]
+        return [
+            f"{read.location}: takes uninitialised words of {read.parameter}, the first at byte {read.byte} of its storage"
+            for read in taken.values()
+        ]
 
 
 def _computes(function: OpOverload) -> bool:

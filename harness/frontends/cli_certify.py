@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="known failures: JSON, a list of target, case, outcome, owner, issue",
     )
     add("--sign", type=Path, default=None, metavar="KEY", help="sign the pack by this SSH key (ssh-keygen -Y sign)")
-    add("--timeout", type=float, default=120.0, metavar="SECONDS")
+    add("--timeout", type=float, default=120.0, metavar="SECONDS", help="a case that takes longer is a timeout (default: 120)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,7 +78,7 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=None, metavar="N", help="draw the share by this seed (default: a new one)")
     add("--signers", type=Path, default=None, metavar="FILE", help="allowed signers, as of ssh-keygen -Y verify")
     add("--signer", default="", metavar="NAME", help="whose signature the pack must have")
-    add("--timeout", type=float, default=120.0, metavar="SECONDS")
+    add("--timeout", type=float, default=120.0, metavar="SECONDS", help="a case that takes longer is a timeout (default: 120)")
 
 
 def run_verify(arguments: argparse.Namespace) -> int:
@@ -113,11 +113,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     ]:
         print(said)
     signature = (
-        f"signed by {arguments.signer}"
-        if arguments.signers
-        else "signature not asked for"
-        if loaded_pack.signature
-        else "not signed"
+        f"signed by {arguments.signer}" if arguments.signers else "signature not checked" if loaded_pack.signature else "not signed"
     )
     print(f"{verification.sentence}; drawn by seed {seed}; {signature}")
     return int(bool(verification.rejections)) if verification.rejections or verification.is_verified else tally.INCONCLUSIVE

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     with fleet.pool(fleet.cluster(arguments.on), jobs=1, timeout=3600, files=files) as pool, pool.interruptible():
         generation = generate_in_worker(pool, kernel, where, kinds)
     if generation.failing_cases:
-        console.print(f"{kernel.address} itself fails, so its mutants say nothing; mend it first (bitverdict run)", soft_wrap=True)
+        console.print(f"{kernel.address} itself fails, so its mutants say nothing; fix it first (bitverdict run)", soft_wrap=True)
         for line in generation.failing_cases:
             console.print(f"  {line}", markup=False, soft_wrap=True)
         return 1

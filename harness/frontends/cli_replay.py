@@ -35,7 +35,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pdb", action="store_true", help="in this process, and a debugger at the kernel's line where it fails")
     add_format(parser)
     add_pages(parser)
-    add("--timeout", type=float, default=120.0, metavar="SECONDS")
+    add("--timeout", type=float, default=120.0, metavar="SECONDS", help="a case that takes longer is a timeout (default: 120)")
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
@@ -66,7 +66,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
     console.print(replay_result.sentence, markup=False, style="bold")
     if replay_result.verdict.certificate:
         told = Certificate.from_json(replay_result.verdict.certificate).line()
-        console.print(f"could have told apart: {told}", markup=False, soft_wrap=True)
+        console.print(f"would have exposed: {told}", markup=False, soft_wrap=True)
     status = {Decision.FAIL: tally.FAIL, Decision.PASS: tally.PASS}.get(replay_result.verdict.decision, tally.INCONCLUSIVE)
     tell(event_line("summary", time=time.time(), status=status, sentence=replay_result.sentence))
     return status

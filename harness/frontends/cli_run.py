@@ -285,5 +285,5 @@ def check_arguments(arguments: argparse.Namespace, machines: Sequence[Target] | 
         for machine in machines
     ]
     if arguments.launcher and not any(source.required() for source in case_sources):  # what it claims and requires is read here
-        raise UsageError(f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; mend the attribute")
+        raise UsageError(f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; fix the attribute")
     return case_sources

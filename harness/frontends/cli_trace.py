@@ -135,7 +135,7 @@ def _element_lines(trace: Trace, name: str, index: tuple[int, ...], program: int
             place = access.location.rpartition("/")[2]
             yield f"{name}[{where}]  {access.kind:<6} by program {access.program}{agent}  {place}  {source_of(access.location)}"
         if not accesses:
-            yield f"{name}[{where}]: nobody touched it"
+            yield f"{name}[{where}]: not accessed"
         return
     value, layout = trace.tile(name, program), trace.layout(name, program)
     if len(index) != value.ndim or any(at >= size for at, size in zip(index, value.shape, strict=True)):

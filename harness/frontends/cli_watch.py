@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"as of run (default: the GPU that is here, else {DEFAULT_TARGET})",
     )
     add("--sealed", action="store_true", help="the launcher is not trusted, as of run")
-    add("-k", default=None, metavar="EXPR", help="cases whose words the expression holds for, as of run")
+    add("-k", default=None, metavar="EXPR", help="cases that match an expression, as of run")
     add("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
     add("--jobs", type=int, default=0, metavar="N", help="workers at a time (default 0: one a core)")
     add("--timeout", type=float, default=20.0, metavar="SECONDS", help="a case that takes longer is a timeout (default: 20)")

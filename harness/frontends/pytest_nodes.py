@@ -200,11 +200,11 @@ class NodeJudge:
         if session.tally.draw_shortfall:
             properties.append(("few drawn", f"{node.stem} on {node.target}: {session.tally.draw_shortfall}"))
         for sentence in (*source.contract.left_out(source.target), *reporter.excluded):
-            properties.append(("not asked", f"{node.stem}: {sentence}"))
+            properties.append(("not tested", f"{node.stem}: {sentence}"))
         if accepted := session.tally.accepted_sentence():
             properties.append(("not_run", f"{node.stem} on {node.target}: {accepted}"))
         if self.certificate:
-            properties.append(("told apart", json.dumps(session.tally.discrimination.to_json())))
+            properties.append(("exposed faults", json.dumps(session.tally.discrimination.to_json())))
         if self.certificate == "cases":
             properties.append(("certificates", json.dumps(reporter.certificates)))
         if status in (tally.PASS, tally.NOTHING_RAN):

@@ -1,9 +1,9 @@
 """What pytest's last lines say: words compared by kernel and type, what did not run and why, where the time went.
 
 Nodes tell by `user_properties`, which come through xdist: "tally" is JSON, [kernel, type, cases, words, words with K of 4,096 or
-more] a row; "not_run" a sentence; "not asked" what the required cases of a described kernel should ask and cannot, or its launcher
-excludes, the same of all targets told once; "seconds" is JSON, of the cases' seconds by bucket; "told apart" and
-"certificates", where they are asked, are JSON: counts of what cases told apart, and lines of each case.
+more] a row; "not_run" a sentence; "not tested" what the required cases of a described kernel should ask and cannot, or its launcher
+excludes, the same of all targets told once; "seconds" is JSON, of the cases' seconds by bucket; "exposed faults" and
+"certificates", where they are asked, are JSON: counts of what cases exposed, and lines of each case.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def lines(reports: Iterable[Any]) -> Iterator[str]:
             passed_rows += told
         failed_count += report.failed and any(name == "judged" for name, _ in properties)
         not_run.update(value for name, value in properties if name == "not_run")
-        not_asked_counts.update(value for name, value in properties if name == "not asked")
+        not_asked_counts.update(value for name, value in properties if name == "not tested")
     yield from drawn_lines(reports)
     rows = json.loads(tally_text(passed_rows))
     if rows:
@@ -59,7 +59,7 @@ def lines(reports: Iterable[Any]) -> Iterator[str]:
             f"{fewest:,} or more in every kernel and "
             f"type that ran; {failed_count} nodes failed"
         )
-    for label, counts in (("not run", not_run), ("not asked", not_asked_counts)):
+    for label, counts in (("not run", not_run), ("not tested", not_asked_counts)):
         for sentence, nodes in sorted(counts.items()):
             yield f"{label}: {sentence}" + (f" ({nodes} nodes)" if nodes > 1 else "")
 
@@ -78,7 +78,7 @@ def drawn_lines(reports: Iterable[Any]) -> Iterator[str]:
 
 
 def certificate_lines(reports: Iterable[Any]) -> Iterator[str]:
-    """What the passing cases of all nodes told apart: of each case, where that was asked, of each contract, and of each target."""
+    """What the passing cases of all nodes exposed: of each case, where that was asked, of each contract, and of each target."""
     from bitverdict.harness.session.discrimination import Discrimination
     from bitverdict.harness.session.tables import text_of
 
@@ -87,7 +87,7 @@ def certificate_lines(reports: Iterable[Any]) -> Iterator[str]:
         for name, value in report.user_properties:
             if name == "certificates":
                 yield from json.loads(value)
-            elif name == "told apart":
+            elif name == "exposed faults":
                 discrimination.add(json.loads(value))
     if discrimination.places:
         yield from text_of(discrimination.table()).splitlines()

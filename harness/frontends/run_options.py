@@ -65,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--max-cases", type=int, default=None, metavar="N", help="at most N cases per contract and target")
     add("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
     add("--secret", default="", metavar="HEX", help="of a sealed run: the secret that an earlier one revealed, for the same draws")
-    add("--accept-claims", action="store_true", help="a sealed launcher may be asked what its claims and requires say")
+    add("--accept-claims", action="store_true", help="believe a sealed launcher's claims and requires")
     add(
         "--accept-compiler-faults",
         action="store_true",
@@ -89,13 +89,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         const="contracts",
         choices=("contracts", "cases"),
         default="",
-        help="what passing cases could have told apart: a line for each contract, or for each case too (docs/judging.md)",
+        help="what passing cases would have exposed: a line for each contract, or for each case too (docs/judging.md)",
     )
     add("--recover-order", action="store_true", help="expect words by the order of a launcher's sums (docs/order_of_sums.md)")
     add("--ptx", action="store_true", help="execute the PTX of emulated launches too: equal words (docs/ptx.md)")
     add("--shrink-seconds", type=float, default=None, metavar="SECONDS", help="time to shrink one bug; 0: store it as it came")
     add("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
-    add("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML, whole at any time")
+    add("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML, valid at any time")
     add_pages(parser)
     add_format(parser)
     add("--coverage", action="store_true", help="print the classes seen of each dimension")
@@ -126,7 +126,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         "-k",
         default=None,
         metavar="EXPR",
-        help="cases whose words the expression holds for: 'fp16 and not normal', 'm>64 or k=33', race (the last run's outcome)",
+        help="cases that match an expression: 'fp16 and not normal', 'm>64 or k=33', race (the last run's outcome)",
     )
     add("--case", default="", metavar="FIELDS", help="one case, as a report prints it behind 'case:': 'm=1 n=1 k=33 dtype=fp16'")
     add("--lf", "--last-failed", dest="lf", action="store_true", help="the cases that failed in the last run")

@@ -43,7 +43,7 @@ def later_line(event: Event, seconds: float) -> str:
         case "refused":
             return f"not judged after {seconds:.2f} s: {event['why']}"
         case "ended":
-            return f"not judged on: {event['how']} while it imported or judged; save again once that is mended"
+            return f"not judged on: {event['how']} while it imported or judged; save again once that is fixed"
         case "judged" if not event["failed"] and event["kind"] == "required":
             return "; ".join([f"{event['cases']} required cases judged in {seconds:.1f} s, none fails", *event["why"]])
     return ""

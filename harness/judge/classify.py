@@ -66,7 +66,7 @@ class LaunchResult:
     hangs: tuple[tuple[str, str], ...] = ()  # why some real values are not known: operation, "file:line"
     reads_allocated: bool = False  # an emulated launch took words of what the launcher allocated and did not fill
     elements: int = 0  # that emulated launches computed at most, an operation counted as `device.OPERATION_ELEMENTS` more
-    unwritten_reads: tuple[tuple[str, str, str], ...] = ()  # line, allocation, where in it: a launch took words that nobody wrote
+    unwritten_reads: tuple[tuple[str, str, str], ...] = ()  # line, allocation, where in it: a launch took uninitialised words
     unwritten: dict[str, Any] = field(default_factory=dict)  # output name -> which elements nobody wrote, where that was followed
     order_hazard: str = ""  # what an emulated launch did whose words hang on an order that no GPU keeps
     broken_promise: str = ""  # what an option of the case promises of an emulated launch's instructions, and it has not

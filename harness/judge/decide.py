@@ -94,7 +94,7 @@ def contradictory_expectation(said: str) -> Verdict:
     return Verdict(
         decision=Decision.ERROR,
         outcome=Outcome.ERROR,
-        message=f"plan and bound contradict each other: {head} (expected words, held to the bound that the operands give)\n{rest}",
+        message=f"plan and bound contradict each other: {head} (expected words against the bound that the operands give)\n{rest}",
     )
 
 
@@ -131,7 +131,7 @@ def against_words(expected: list[ExpectedOutput], comparisons: list[Comparison],
         return Verdict(
             decision=Decision.INCONCLUSIVE,
             outcome=Outcome.INCONCLUSIVE,
-            message="no word of this case can be decided" + (f", and its real values hang on: {because}" if because else ""),
+            message="no word of this case can be decided" + (f", and its unrounded values depend on: {because}" if because else ""),
             details=details,
             **verdict_fields,
         )
@@ -148,7 +148,7 @@ def _rests_on(expected: list[ExpectedOutput], comparisons: list[Comparison]) -> 
     if not any(c.by_words for c in comparisons):
         return f"{Basis.REAL_VALUES}; {rule}"
     kind, _, why = basis.partition(":")
-    return f"real values, {kind}:{why}; real values held to float64's running bound, {rule}"
+    return f"real values, {kind}:{why}; real values inside float64's running bound, {rule}"
 
 
 def _agreement_basis(expected: ExpectedOutput) -> str:
@@ -157,4 +157,4 @@ def _agreement_basis(expected: ExpectedOutput) -> str:
     if opinion is None:
         return str(expected.basis)
     kind, _, why = expected.basis.partition(":")
-    return f"{kind}, in bound:{why}; {opinion.words.size} of {opinion.word_count} words held to the derived bound too"
+    return f"{kind}, in bound:{why}; {opinion.words.size} of {opinion.word_count} words inside the derived bound too"

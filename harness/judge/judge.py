@@ -67,8 +67,8 @@ def _name_layout_fault(verdict: Verdict, asked: str) -> Verdict:
     where it takes them and computes wrong words, a failure that says how to exclude such operands."""
     if verdict.details.get("layer") == "launcher":
         return replace(not_run(f"the launcher excludes {asked}: {verdict.message}"), details={EXCLUDED_KEY: asked})
-    remedy = f'{asked}, as a test asks that says nothing of strides; for a kernel that takes no others say strides="contiguous"'
-    return replace(verdict, details=verdict.details | {"asked by default": f"{remedy} (docs/your_kernel.md)"})
+    remedy = f'{asked}: tested unless the test says which layouts the kernel takes, such as strides="contiguous"'
+    return replace(verdict, details=verdict.details | {"tested by default": f"{remedy} (docs/your_kernel.md)"})
 
 
 def _inconclusive_verdict(why: str) -> Verdict:

@@ -238,7 +238,7 @@ def _allocated_views(guard: Guard) -> list[Any]:
 
 
 def _unwritten_reads(device: Device, guard: Guard) -> Iterator[tuple[str, str, str]]:
-    """(line, allocation, where in it) of each operation of the emulated `device` that took words that nobody wrote."""
+    """(line, allocation, where in it) of each operation of the emulated `device` that took uninitialised words."""
     named = {buffer.name: buffer for buffer in guard.allocated_buffers}
     for location, name, parameter, byte in device.unwritten_reads:
         at = place_in(named[name], byte - named[name].start)

@@ -35,7 +35,7 @@ def out_of_memory(error: BaseException) -> str:
     if not on_device and not on_host:
         return ""
     asked, free = _ALLOCATION_SIZE.search(text), _FREE.search(text)
-    said = [f"{next(filter(None, asked.groups()))} asked"] if asked else []
+    said = [f"{next(filter(None, asked.groups()))} requested"] if asked else []
     if on_device:
         left = free[1] if free else _free_on_device()
         said += [f"{left} free"] if left else []

@@ -32,8 +32,8 @@ def how_to_declare_limits(launcher: str) -> str:
     """For a launcher that rejects valid input: how to declare its limits."""
     name = launcher.rpartition(":")[2]
     return (
-        f"say what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; it is then asked "
-        "nothing else (docs/judging.md)"
+        f"declare what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; other sizes "
+        "are then not tested (docs/judging.md)"
     )
 
 

@@ -134,7 +134,7 @@ def load_module(place: str, address: str) -> Any:
         try:
             return _load_file(path, address)
         except (Exception, SystemExit) as error:  # a script that exits would end the run with its own status, nothing judged
-            raise UsageError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; mend the file") from error
+            raise UsageError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; fix the file") from error
     else:
         try:
             return sys.modules.get(place) or _import(place, address)
@@ -142,7 +142,7 @@ def load_module(place: str, address: str) -> Any:
             raise UsageError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
         except (Exception, SystemExit) as error:
             said = _where(error, Path())
-            raise UsageError(f"address {address!r}: {place} cannot be imported: {said}; mend the module") from error
+            raise UsageError(f"address {address!r}: {place} cannot be imported: {said}; fix the module") from error
 
 
 def _may_be_named(value: Any, module: Any) -> bool:
@@ -178,7 +178,7 @@ def _where(error: BaseException, path: Path) -> str:
 
 def _import(place: str, address: str) -> Any:
     before_importing()
-    with stage(f"address {address!r}: importing {place}", "mend the module"), _note_import(address), while_importing(address):
+    with stage(f"address {address!r}: importing {place}", "fix the module"), _note_import(address), while_importing(address):
         return importlib.import_module(place)
 
 
@@ -233,7 +233,7 @@ def _load_file(path: Path, address: str, *, sibling: str | None = None) -> Any:
     sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
 
     try:
-        with stage(f"address {address!r}: importing {path.name}", "mend the file"), _note_import(address), while_importing(address):
+        with stage(f"address {address!r}: importing {path.name}", "fix the file"), _note_import(address), while_importing(address):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]

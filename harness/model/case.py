@@ -29,7 +29,7 @@ class Case:
     `indices` are operands of row numbers, each written out; an operand that it does not name is drawn from regime and `data_seed`.
     `search_path`: folders in which the files of a user's repository find each other's modules, before all others.
     `real_values`: whether an emulated launch also computes without rounding, where the contract wants it (`Contract.declared`).
-    `certificate`: whether a pass says what it could have told apart (`bitverdict.harness.model.certificate`), lost precision where.
+    `certificate`: whether a pass says which faults it exposes (`bitverdict.harness.model.certificate`), and lost precision where.
     `recover_order`: the order of the launcher's sums is recovered by launches of their own, and words are expected by it where the
     contract has but a bound (docs/order_of_sums.md).
     `ptx`: the PTX of each launch on an emulated GPU is executed beside the tile program (docs/ptx.md).

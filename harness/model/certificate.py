@@ -1,4 +1,4 @@
-"""What a passing case could have told apart: faults, and how many of its compared words each would have changed.
+"""Which faults a passing case would have exposed, and how many of its compared words each would have changed.
 
 A *subject* is what a fault is about: a constant of the instruction ("F"), a dimension of an operand ("a axis 1"), a precision. A
 case tells a subject apart where each of its faults would change a word. Counts are of a sample of the words where a case is large.
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-TELLS_NOTHING = "tells nothing apart"  # in the details of a case that is inconclusive for it
+TELLS_NOTHING = "exposes no fault"  # in the details of a case that is inconclusive for it
 
 
 class Kind(StrEnum):
@@ -73,7 +73,7 @@ class Certificate:
 
     @property
     def inconclusive_reason(self) -> str:
-        """Why the case tells nothing apart; empty where it does, and where no other values would.
+        """Why the case exposes no fault; empty where it does, and where no other values would.
 
         A mask alone does not count where a case of several words can be moved: sums of ones tell how many there were, not which.
         """
@@ -81,7 +81,7 @@ class Certificate:
         judged = [each for each in self.findings if not moved or each.kind is not Kind.MASK]
         if not judged or self.constant or any(each.is_detected for each in judged):
             return ""
-        return f"tells nothing apart: none of {len(judged)} faults of movement, arithmetic and precision would change a word"
+        return f"exposes no fault: none of {len(judged)} changes of movement, arithmetic and precision would show in a bit"
 
     def line(self) -> str:
         """All in one line, as a person reads it."""
@@ -96,7 +96,7 @@ class Certificate:
             for subject, rows in self.subjects(kind).items()
             if (silent := [each for each in rows if not each.is_detected])
         ]
-        phrases += [f"not told: {', '.join(missed_subjects)}"] if missed_subjects else []
+        phrases += [f"not exposed: {', '.join(missed_subjects)}"] if missed_subjects else []
         phrases += ["no operand of these sizes would change a word"] if self.constant else []
         return f"{self.formats} out, {self.words:,} words: " + "; ".join([*phrases, *self.omissions])
 
@@ -106,7 +106,7 @@ class Certificate:
         return f" in {least:,} words" if least < self.words else ""
 
     def _subjects_of(self, kind: Kind) -> str:
-        """The subjects of `kind` that are told apart; of constants and precision the least share of words of their faults."""
+        """The subjects of `kind` that are exposed; of constants and precision the least share of words of their faults."""
         subjects = []
         for subject, rows in self.subjects(kind).items():
             if not all(each.is_detected for each in rows):

@@ -59,12 +59,12 @@ def read_claims(launcher: str, known_claims: Collection[str], default: Sequence[
         return tuple(default)
     if not isinstance(stated_claims, str | list | tuple | set | frozenset):
         raise UsageError(
-            f"--launcher {launcher}: claims is {stated_claims!r}; it must be words of {', '.join(known_claims)}; mend the attribute"
+            f"--launcher {launcher}: claims is {stated_claims!r}; it must be words of {', '.join(known_claims)}; fix the attribute"
         )
     claims = (stated_claims,) if isinstance(stated_claims, str) else tuple(stated_claims)
     if unknown := [claim for claim in claims if claim not in known_claims]:
         stated_claims, words = f"{unknown[0]!r}{did_you_mean(unknown[0], known_claims)}", ", ".join(known_claims)
-        raise UsageError(f"--launcher {launcher}: claims {stated_claims}; it must be of {words}; mend the attribute")
+        raise UsageError(f"--launcher {launcher}: claims {stated_claims}; it must be of {words}; fix the attribute")
     return claims
 
 
@@ -166,12 +166,12 @@ def _names(launcher: str, requires: Callable[..., object], fields: Mapping[str, 
         names = tuple(inspect.signature(requires).parameters)
     except (TypeError, ValueError):  # no function, or a built-in one that does not tell
         raise UsageError(
-            f"--launcher {launcher}: requires is {requires!r}; it must be a function of {', '.join(fields)}; mend the attribute"
+            f"--launcher {launcher}: requires is {requires!r}; it must be a function of {', '.join(fields)}; fix the attribute"
         ) from None
     if unknown := [name for name in names if name not in fields]:
         known = ", ".join(fields)
         meant = did_you_mean(unknown[0], fields)
-        raise UsageError(f"--launcher {launcher}: requires takes {unknown[0]!r}{meant}; it may take {known}; mend the attribute")
+        raise UsageError(f"--launcher {launcher}: requires takes {unknown[0]!r}{meant}; it may take {known}; fix the attribute")
     return names
 
 
@@ -185,7 +185,7 @@ def _check_requires(
     for values, said in zip(cases, ask(list(given)) if ask else (_ask_requires(requires, each) for each in given), strict=True):
         if isinstance(said, str):
             asked = ", ".join(f"{name}={value!r}" for name, value in zip(names, values, strict=True))
-            raise UsageError(f"--launcher {launcher}: requires({asked}) raises {said}; mend it")
+            raise UsageError(f"--launcher {launcher}: requires({asked}) raises {said}; fix it")
         answers.append(said)
     return answers
 

@@ -29,7 +29,7 @@ PAGES = {
     ),
     Outcome.OUTSIDE_BOUND: OutcomePage(
         "A result is further from the exact value than any implementation that sums in the declared type can be.",
-        "A wrong formula, or less precision than declared, where the two could not be told apart.",
+        "A wrong formula, or less precision than declared, where the case cannot distinguish the two.",
         "Compute sums and exponentials in fp32, or declare the type of the sum: `bv.judged(accumulation=...)`.",
     ),
     Outcome.WRONG_MATHEMATICS: OutcomePage(
@@ -45,7 +45,7 @@ PAGES = {
     Outcome.WRONG_SHAPE: OutcomePage(
         "An output has another shape, type or number than the reference says.",
         "The output was allocated with the input's type or shape, or only one of several results is returned.",
-        "Mend the `torch.empty` of the launcher, or name the formats: `bv.judged(returns=...)`.",
+        "Correct the `torch.empty` of the launcher, or name the formats: `bv.judged(returns=...)`.",
     ),
     Outcome.STRAY_WRITE: OutcomePage(
         "The kernel writes memory that its tensor's sizes and strides do not reach.",
@@ -85,7 +85,7 @@ PAGES = {
     Outcome.DEVICE_ASSERT: OutcomePage(
         "A `tl.device_assert` of the kernel did not hold.",
         "The case breaks what the kernel assumes.",
-        "If the assumption is a rule of the launcher, draw only cases that keep it; else mend the kernel.",
+        "If the assumption is a rule of the launcher, draw only cases that keep it; else fix the kernel.",
     ),
     Outcome.LAUNCH_FAILURE: OutcomePage(
         "The driver could not start the kernel, or it ended with a failure that has no name of its own.",
@@ -98,7 +98,7 @@ PAGES = {
         "The report names both lines. Use `tl.atomic_add`, give each program its own elements, or wait before the second access.",
     ),
     Outcome.UNINITIALISED_READ: OutcomePage(
-        "A value reaches a result though nobody has written it.",
+        "A value that was never written reaches a result.",
         "An accumulator from `torch.empty` instead of `torch.zeros`; a block of shared memory that is read before it is filled.",
         "Initialise it, or write every element that is read.",
     ),
@@ -109,12 +109,12 @@ PAGES = {
     ),
     Outcome.DEADLOCK: OutcomePage(
         "Every program and partition waits, and none of them can go on.",
-        "A wait for a phase that nobody completes, or for a program that is not resident.",
+        "A wait for a phase that never completes, or for a program that is not resident.",
         "The report names who waits where. Let every waiter have an arrival, and launch no more programs than fit together.",
     ),
     Outcome.TIMEOUT: OutcomePage(
         "The case did not end within its time.",
-        "A loop that does not end, a spin on a flag that nobody sets; seldom a large case on a slow machine.",
+        "A loop that does not end, a spin on a flag that is never set; seldom a large case on a slow machine.",
         "The report names the line it was at. `--timeout SECONDS` gives more time.",
     ),
     Outcome.KILLED: OutcomePage(
@@ -199,7 +199,7 @@ PAGES = {
     ),
     Outcome.WORDS_CHANGED: OutcomePage(
         "The result changed after the launcher had returned it.",
-        "Work on another stream or thread that nobody waits for.",
+        "Work on another stream or thread that the launcher does not wait for.",
         "Synchronise before the return, or launch on the current stream.",
     ),
     Outcome.NOT_INVARIANT: OutcomePage(

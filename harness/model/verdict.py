@@ -75,7 +75,7 @@ DEVICE_FAULTS = {
     Outcome.LAUNCH_FAILURE,
     Outcome.TIMEOUT,
 }
-"""After one of these a CUDA context is dead: its worker is replaced, or every later case would be its collateral fault."""
+"""After one of these a CUDA context is dead: its worker is replaced, or every later case would fail because of it."""
 
 
 class Decision(StrEnum):

@@ -26,7 +26,7 @@ def report(judged: Sequence[JudgedMutant], name: str, target: str, owner: str, s
     elif counts.live:
         lines += ["", f"{owner} misses none of these"]
     if doubtful := _with_end(judged, End.DOUBTFUL):
-        lines += ["", f"{len(doubtful)} doubtful: nobody has proved that they can be noticed", *_listing_lines(doubtful)]
+        lines += ["", f"{len(doubtful)} doubtful: no proof that they can be noticed", *_listing_lines(doubtful)]
     if equivalent := _with_end(judged, End.EQUIVALENT):
         lines += ["", f"{len(equivalent)} equivalent: they compute what the kernel computes, and count for nothing"]
         lines += _listing_lines(equivalent[:MOST_EQUIVALENT])

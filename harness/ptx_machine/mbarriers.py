@@ -80,7 +80,7 @@ class Mbarrier:
         if self.arrivals:
             return
         if self.bytes < 0 and not self.flights:
-            raise _misuse(step, f"{-self.bytes} bytes more arrived at a barrier than it was told of in this phase", self)
+            raise _misuse(step, f"{-self.bytes} bytes more arrived at a barrier than it expects in this phase", self)
         if self.bytes == 0:
             self.phase += 1
             self.arrivals = self.count

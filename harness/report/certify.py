@@ -103,7 +103,7 @@ def open_points(pack: Pack) -> list[str]:
             points.append(f"{where}: {record['outcome']}, and {own['outcome']} is what {own['issue']} knows")
         elif own is None and record["decision"] != Decision.PASS:
             told = f": {record['message']}" if record["message"] else ""
-            points.append(f"{where}: {record['decision']}: {record['outcome']}, and nobody owns it{told}")
+            points.append(f"{where}: {record['decision']}: {record['outcome']}, and the list names no owner{told}")
     points += [
         f"known failure {line} on {name}: no required case of that name"
         for name, line in known_failures

@@ -80,7 +80,7 @@ def place_sources(about: dict[str, Any], cases: Iterable[dict[str, Any]], source
     """
     directory = directory.resolve()
     if sources and not any(about.get(part, "").rpartition(":")[0].endswith(".py") for part in PARTS):
-        raise UsageError(f"source {next(iter(sources))!r}: is of no kernel of the pack, which is of a shipped one; nobody needs it")
+        raise UsageError(f"source {next(iter(sources))!r}: is of no kernel of the pack, which is of a shipped one and needs none")
     for name, text in sources.items():
         _check_name(name)
         path = PurePosixPath(name)

@@ -21,6 +21,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.feature_table import checks
 from bitverdict.harness.model.launcher_limits import UNLIMITED_LAUNCHER, is_far, narrowed_by, read_claims
+from bitverdict.harness.model.log_lines import case_count
 from bitverdict.harness.model.protocols import SeedSource
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.draw_preference import draw_count, prefer_draws
@@ -47,7 +48,7 @@ class CaseSource:
     launcher: str = ""
     tuning: str = ""  # what autotuners take in every case; "": in each case another configuration, and the tuning runs in one
     real_values: bool = True  # whether launches may compute without rounding too
-    certificate: bool = False  # whether cases say what they could have told apart
+    certificate: bool = False  # whether cases say which faults they would have exposed
     recover_order: bool = False  # whether words are expected by the order of sums that launches show
     ptx: bool = False  # whether the PTX of launches is executed too
     promises: str = ""  # of the launcher (`Case.promises`)
@@ -200,7 +201,7 @@ class CaseSource:
     def limit_notes(self) -> list[str]:
         """What the launcher's `claims` and `requires` leave out, a sentence each."""
         notes = (
-            [f"asked for {self.selection_reason}: {len(self.required())} cases that are always judged"]
+            [f"chosen for {self.selection_reason}: {case_count(len(self.required()))} that every run judges"]
             if self.selection_reason
             else []
         )
@@ -210,8 +211,8 @@ class CaseSource:
         more, waived = self.contract.claims, self.contract.waives
         claims = read_claims(self.launcher, (*more, *waived))
         left = [word for word in more if word not in claims]
-        notes += [f"not claimed, so not asked: {', '.join(left)}"] if left else []
-        notes += [f"claimed {word}, so not asked: {asked}" for word, asked in waived.items() if word in claims]
+        notes += [f"not claimed, so not tested: {', '.join(left)}"] if left else []
+        notes += [f"claimed {word}, so not tested: {asked}" for word, asked in waived.items() if word in claims]
         counts = narrowed_by(self.launcher, lambda: self._distinct_cases(self.contract.required(self.target)))
         for what, how in (("moved", "moved to other sizes"), ("left out", "left out")):
             if counts[what]:
@@ -244,7 +245,7 @@ class CaseSource:
         return asked if expected_outcome is not None and (expected_outcome.result or expected_outcome.any_refusal) else None
 
     def strengthen(self, case: Case | None) -> Case | None:
-        """`case`, fed by another seed where it would tell nothing apart by chance; None for None."""
+        """`case`, fed by another seed where it would expose no fault by chance; None for None."""
         return self._choose_seed(case) if case is not None else None
 
     def _choose_seed(self, case: Case) -> Case:

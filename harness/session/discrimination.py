@@ -15,7 +15,7 @@ from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.observer import Observer
 
 Subjects = dict[tuple[Kind, str], list[int]]
-"""(kind, subject) -> [cases that tell it apart, cases in which it could be]."""
+"""(kind, subject) -> [cases that expose it, cases in which it could be]."""
 
 OF_A_RUN = (Kind.CONSTANT, Kind.PRECISION)
 """Kinds whose subjects have one name in all contracts."""
@@ -51,8 +51,8 @@ class Discrimination:
                 counts[0], counts[1] = counts[0] + each["told"], counts[1] + each["of"]
 
     def table(self) -> Table:
-        """A line for each contract and target: of each subject the cases that tell it apart, of those in which it could be."""
-        discrimination_table = Table(title="Told apart", title_justify="left", title_style="bold", pad_edge=False)
+        """A line for each contract and target: of each subject the cases that expose it, of those in which it could be."""
+        discrimination_table = Table(title="Exposed faults", title_justify="left", title_style="bold", pad_edge=False)
         for name in ("contract", "target"):
             discrimination_table.add_column(name, no_wrap=True)
         discrimination_table.add_column("cases", justify="right", no_wrap=True)
@@ -67,7 +67,7 @@ class Discrimination:
         return discrimination_table
 
     def lines(self) -> list[str]:
-        """Of each target what its cases told apart, and what none of them did."""
+        """Of each target which faults its cases exposed, and what none of them did."""
         return [line for target in dict.fromkeys(target for _, target in self.places) for line in self._lines_of_target(target)]
 
     def _lines_of_target(self, target: str) -> Iterator[str]:
@@ -94,7 +94,7 @@ class Discrimination:
             else []
         )
         count = sum(number for (_, place_target), number in self.cases.items() if place_target == target)
-        yield f"told apart on {target} by {case_count(count)}: {', '.join(subject_lines) or 'nothing'}"
+        yield f"exposed on {target} by {case_count(count)}: {', '.join(subject_lines) or 'nothing'}"
         missed_subjects = [f"{subject}" for (kind, subject), (detections, _) in by_name.items() if not detections]
         missed_subjects += [
             f"{contract}: {kind} of {subject}"
@@ -103,7 +103,7 @@ class Discrimination:
             if not detections and kind not in OF_A_RUN
         ]
         if missed_subjects:
-            yield f"never told apart on {target}: {', '.join(missed_subjects)}"
+            yield f"not exposed on {target}: {', '.join(missed_subjects)}"
 
     def to_json(self) -> list[dict]:
         return [

@@ -40,7 +40,7 @@ DETAILS_ELSEWHERE |= {
     NAMELESS,
 }
 """Details that are part of the message or of the picture, or for a program only."""
-HELP = ("remedy", "if this is meant", "asked by default")
+HELP = ("remedy", "if this is meant", "tested by default")
 FULL_DETAILS = {"operation", "other operation", "program", "argument", "offset", "schedule", "timeline", "executed", "lanes"}
 """Details that the sentence or the lines of source say already; shown where all is asked for."""
 

@@ -116,7 +116,7 @@ def read(paths: Iterable[Path]) -> MergedRun:
         resume.comparable(f"merge {part.path}", part.request, "judge all shards anew")
         for what, of, of_first in (*_shard_differences(part, first), ("shards", part.shard.shard_count, first.shard.shard_count)):
             if of != of_first:
-                said = f"was asked for {what} {of!r}, {first.path} for {of_first!r}"
+                said = f"ran with {what} {of!r}, {first.path} with {of_first!r}"
                 raise UsageError(f"merge {part.path}: {said}; merge the shards of one run")
     past = Past()
     best: dict[Place, dict] = {}
@@ -146,7 +146,7 @@ def _part(path: Path) -> Part:
         or journal_records[0].get("version") != resume.VERSION
         or "targets" not in journal_records[0]
     ):
-        raise UsageError(f"merge {path}: does not begin with what a run was asked; give journals of `run` of this version")
+        raise UsageError(f"merge {path}: does not begin with a run's settings; give journals of `run` of this version")
     if in_use(path):
         raise UsageError(f"merge {path}: this run is still going; wait for its end")
     part = Part(path, journal_records[0], any(record["event"] == "finished" for record in journal_records))

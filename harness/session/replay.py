@@ -96,7 +96,7 @@ def debugger_lines(process: int, command: str, *, emulated: bool) -> list[str]:
 
 
 def replay(path: Path, pool: Judges, *, embedded: bool = False) -> ReplayResult:
-    """Judge the case of the reproducer at `path` on its target; where it passes, the verdict says what it could have told apart.
+    """Judge the case of the reproducer at `path` on its target; where it passes, the verdict says which faults it exposes.
     UsageError for a file or a target that does not serve."""
     seed = reproducers.read(path)
     where = target(seed.target)

@@ -141,7 +141,7 @@ def comparable(subject: str, request: Mapping, remedy: str) -> None:
 
 def _check(path: Path, request: dict, journal_records: list[dict]) -> None:
     if request.get("event") != "asked":
-        raise UsageError(f"--resume {path}: does not begin with what was asked (pytest's journals do not); give one of `run`'s")
+        raise UsageError(f"--resume {path}: does not begin with a run's settings (pytest's journals do not); give one of `run`'s")
     if request.get("version") != VERSION:
         raise UsageError(f"--resume {path}: version {request.get('version')}, this checkout takes up version {VERSION}; run anew")
     if journal_records[-1]["event"] == "finished":

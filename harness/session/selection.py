@@ -76,7 +76,7 @@ def with_named_case(source: CaseSource, line: str) -> CaseSource:
     case = case_of(line, source.contract, source.required(), source.launcher)
     prepared_case = source.prepare(case)
     if prepared_case is None:
-        raise UsageError(f"--case {line!r}: is none that {source.name} is asked; its claims and requires leave it out")
+        raise UsageError(f"--case {line!r}: is no case of {source.name}: its claims and requires exclude it")
     if prepared_case.problem != case.problem:
         said = "its claims and requires do not take it; the nearest that they take is"
         raise UsageError(f"--case {line!r}: {said} {describe(prepared_case)!r}")

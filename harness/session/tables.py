@@ -94,7 +94,7 @@ LEGEND = (
     "by), real values (the mathematics, without rounding), bound (derived from the operands), exact (no rounding), refusal or "
     "fault (one that is expected)",
     "largest share of the bound: of what it allows, how much the result nearest to it used (1: all)",
-    "cover: edge cases that every run includes, decided of asked; the others are drawn from --seed, as --profile says",
+    "cover: edge cases that every run includes, decided of required; the others are drawn from --seed, as --profile says",
     "a case: fields of problem and launch that are no default, regime (what values the operands have), data_seed, schedule (when "
     "what is asynchronous completes)",
 )

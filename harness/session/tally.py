@@ -2,7 +2,7 @@
 
 Everything here reads verdicts and decides nothing but the exit status: 0 all right, 1 fail, 3 an error or a case that is
 inconclusive, 5 nothing ran (2, usage, is the command line's). Command line and pytest take it from `Tally.status`. No number of
-decided cases outweighs one that is not. A case that tells nothing apart is the exception: it asks what others ask too, and is open
+decided cases outweighs one that is not. A case that exposes no fault is the exception: it asks what others ask too, and is open
 only where no other case of its contract on its target compared words. So is, where the run accepts them, a case that ends in a
 fault of the compiler which stands in the record of its release (`Release.hazards`): the last line counts these.
 """
@@ -75,7 +75,7 @@ class Tally:
     required_counts: dict[tuple[str, str], int] = field(default_factory=dict)  # how many are required
     decided_counts: Counter = field(default_factory=Counter)  # of them, those that were decided
     open_required: Counter = field(default_factory=Counter)  # of them, those that were judged and are inconclusive
-    quiet: Counter = field(default_factory=Counter)  # (contract, target) -> cases that are inconclusive for telling nothing apart
+    quiet: Counter = field(default_factory=Counter)  # (contract, target) -> cases that expose no fault
     known_faults: Counter = field(default_factory=Counter)  # (contract, target) -> cases that end in a fault that is accepted
     with_words: Counter = field(default_factory=Counter)  # (contract, target) -> cases that failed, or passed by words
     classes: dict[str, Counter] = field(default_factory=dict)  # coverage: dimension -> class -> cases

@@ -248,7 +248,7 @@ def _report_session(session: Session, reporter: VerdictReporter, tell: Callable[
         tell({"event": "report", "report": bug.report(directory=Path.cwd()), "case": case})
     why = [] if bugs else tables.not_run_lines(session.tally)
     if not reporter.number:
-        tell({"event": "refused", "why": "; ".join(why[:3]) or "its requires takes no case; mend the attribute"})
+        tell({"event": "refused", "why": "; ".join(why[:3]) or "its requires takes no case; fix the attribute"})
         return False
     tell({"event": "judged", "kind": kind, "cases": reporter.number, "failed": len(bugs), "why": why[:3]})
     if bugs or not session.tally.ran:

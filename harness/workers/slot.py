@@ -3,7 +3,7 @@
 A *slot* is one place for one target: a long-lived worker (`bitverdict.harness.workers.process`) that judges whole cases and answers
 with verdicts as JSON, and the standby workers (`bitverdict.harness.workers.standby`) that it shares with the other places.
 
-**Primary fault and collateral fault.** A device fault, a death or an exit may be the doing of an earlier case of the same worker: a
+**Whether a fault repeats.** A device fault, a death or an exit may be the doing of an earlier case of the same worker: a
 context is poisoned for good, a heap is damaged before it is noticed. So a case whose worker had judged others before is judged
 again, alone in a worker that has judged nothing. The retry decides; the first result is kept in the details. The first case of a
 worker needs no retry, so that in a row of faults each costs one worker. A kill comes from outside and can hit any case, so a killed
@@ -214,12 +214,12 @@ def after_retry(first_verdict: Verdict, before: int, clean_verdict: Verdict) -> 
     """The verdict of a case judged `alone` in a clean process, after `first` in one that had judged `before` others."""
     had = f"in a process that had judged {before} other cases" if before else "in a process that had judged no other case"
     if clean_verdict.signature == first_verdict.signature:
-        note = {"primary fault": f"came first {had}, and again alone in a clean one"}
+        note = {"fault repeats": f"came first {had}, and again alone in a clean one"}
     else:
         said = f"{first_verdict.outcome}: {first_verdict.message}" + (
             f" ({first_verdict.location})" if first_verdict.location else ""
         )
-        note = {"collateral fault": f"{said}; this came {had}; judged again alone in a clean one, it did not come again"}
+        note = {"fault does not repeat": f"{said}; this came {had}; judged again alone in a clean one, it did not come again"}
     return replace(clean_verdict, details=dict(clean_verdict.details, **note))
 
 

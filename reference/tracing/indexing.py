@@ -20,7 +20,7 @@ def _indices(key: object) -> tuple[Any, list[TracedArray]]:
             if part.is_float:
                 raise Untraceable("array.__getitem__", "by floats")
             if part.dtype.kind == "bool" and (part.hangs is not None or part.words_differ is not None or part.ndim):
-                raise Untraceable("array.__getitem__", "by a mask: its shape hangs on values; use where")
+                raise Untraceable("array.__getitem__", "by a mask: its shape depends on values; use where")
             index_arrays.append(part)
             parts.append(part.value)
         else:

@@ -33,9 +33,9 @@ from bitverdict.reference.tracing.state import OPERATIONS, Trace
 
 LINALG = {"matmul", "vecdot", "tensordot", "matrix_transpose", "outer", "diagonal", "trace", "vector_norm"}
 ABSENT = {
-    **dict.fromkeys(("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"), "its shape hangs on values"),
+    **dict.fromkeys(("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"), "its shape depends on values"),
     **dict.fromkeys(("conj", "imag", "real"), "there are no complex numbers"),
-    "nextafter": "it hangs on words: bits and from_bits do what it does",
+    "nextafter": "it depends on words: use bits and from_bits",
     "from_dlpack": "a reference makes no arrays of other libraries",
     "fft": "the extension is not traced",
     **{

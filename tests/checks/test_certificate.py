@@ -1,5 +1,5 @@
 """Contract under test: a certificate says how many words a fault would have changed, and a launch with that fault differs in as
-many; a case that tells nothing apart is inconclusive."""
+many; a case that exposes no fault is inconclusive."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def rolled(tensor: Any, axis: int, order: list[int]) -> Any:
 def test_a_case_of_equal_operands_is_inconclusive_and_its_twin_passes(code: int, of: str) -> None:
     case = matmul("fp16", "fp32", "integers")
     verdict = judge(case, target("emulated:sm_90"), Fed(feed=filled(code)))
-    assert verdict.decision is Decision.INCONCLUSIVE and verdict.message.startswith("tells nothing apart"), (of, verdict)
+    assert verdict.decision is Decision.INCONCLUSIVE and verdict.message.startswith("exposes no fault"), (of, verdict)
     assert judge(case, target("emulated:sm_90"), Fed()).decision is Decision.PASS
 
 

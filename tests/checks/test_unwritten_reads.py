@@ -1,4 +1,4 @@
-"""Contract under test: of a result that hangs on words that nobody wrote the cause is their read, and of no other."""
+"""Contract under test: of a result that hangs on uninitialised words the cause is their read, and of no other."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_atomics_on_what_nobody_zeroed_are_named(data_seed: int) -> None:
     found = judged("without_zeros", data_seed=data_seed)
     assert (found.outcome, found.details["cause_kind"]) == (Outcome.WRONG_WORDS, KIND)
     at = f"tests/support/unwritten_launchers.py:{line('tl.atomic_add')}"
-    said = f"reads words that nobody wrote ({at}): tensor 2 (empty), c_ptr of the kernel, the first at [0]"
+    said = f"reads uninitialised words ({at}): tensor 2 (empty), c_ptr of the kernel, the first at [0]"
     assert found.details["cause"] == f"{said}; with zeros there c is right"
 
 
 def test_words_that_are_copied_unwritten_count_as_read() -> None:
     found = judged("half_filled")
     at = f"tests/support/unwritten_launchers.py:{line('old = tl.load')}"
-    said = f"reads words that nobody wrote ({at}): tensor 2 (empty), old_ptr of the kernel, the first at [50]"
+    said = f"reads uninitialised words ({at}): tensor 2 (empty), old_ptr of the kernel, the first at [50]"
     assert found.details["cause"] == said
 
 
@@ -92,5 +92,5 @@ def test_poison_too_small_for_a_word_is_told_where_zeros_are_right() -> None:
         found = explain_by_unwritten_input(expected, first, Relaunch(first, once_more))
         return "" if found is None else found.sentence
 
-    assert told(0.0) == "reads words that nobody wrote (k.py:1): room, the first at [0]; with zeros there c is right"
+    assert told(0.0) == "reads uninitialised words (k.py:1): room, the first at [0]; with zeros there c is right"
     assert told(1e-9) == "", "wrong in the same words without the poison: there is another cause"

@@ -112,7 +112,7 @@ def test_a_contradiction_is_the_harness_s_error_and_never_the_kernel_s() -> None
     case = next(case for case in cases("hopper_matmul", "sm_90") if case.regime == "normal")
     right = judge(case, machine)
     assert right.decision is Decision.PASS and right.basis.partition(":")[0] == "words by hardware, in bound"
-    assert "256 of" in right.basis and "words held to the derived bound too" in right.basis
+    assert "256 of" in right.basis and "words inside the derived bound too" in right.basis
     with mutated_model(changed(fraction_bits=lambda rule: rule.fraction_bits - 12)):
         wrong = judge(case, machine)
     assert (wrong.decision, wrong.outcome) == (Decision.ERROR, Outcome.ERROR) and not wrong.failed

@@ -22,7 +22,7 @@ def copied(tmp_path: Path) -> Path:
 
 
 def test_each_page_is_what_is_printed_now() -> None:
-    assert main(["pages", "--check"]) == 0, "write them anew: bitverdict pages"
+    assert main(["pages", "--check"]) == 0, "write them anew: bitverdict lab pages"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,7 +33,7 @@ def test_a_page_that_was_edited_is_told_and_written_anew(copied: Path, name: str
     assert edited != text
     assert main(["pages", "--check", "--directory", str(copied)]) == 1 and path.read_text() == edited
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"{path}: is not what ") and line.endswith(f"write it anew: bitverdict pages {name}")
+    assert line.startswith(f"{path}: is not what ") and line.endswith(f"write it anew: bitverdict lab pages {name}")
     assert main(["pages", name, "--directory", str(copied)]) == 0 and path.read_text() == text
     assert capsys.readouterr().out == f"written: {path}\n"
 

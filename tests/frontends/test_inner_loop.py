@@ -49,7 +49,7 @@ def test_a_run_again_judges_what_failed_and_a_printed_case(capsys: pytest.Captur
     assert 0 < len(failed) < 7
     assert run("--lf", "--json", str(results)) == 1
     assert sorted(n for n, _ in judged(results)) == sorted(failed)
-    assert f"asked for --lf: {len(failed)} cases that are always judged" in capsys.readouterr().out
+    assert f"chosen for --lf: {len(failed)} cases that every run judges" in capsys.readouterr().out
     (line,) = [line.strip() for line in out.splitlines() if line.startswith("  case: ")]
     assert run("--case", line, "--json", str(results)) == 1
     assert judged(results) == [(63, "fail")] and line in capsys.readouterr().out

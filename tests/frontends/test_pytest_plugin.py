@@ -102,7 +102,7 @@ def test_a_node_says_what_its_cases_told_apart_and_fails_where_none_does(
     assert not list(certificate_lines([SimpleNamespace(user_properties=told[""])]))
     shown = list(certificate_lines([SimpleNamespace(user_properties=told[asked]) for asked in ("contracts", "cases")]))
     assert shown[1].startswith("    fp32 out, 63 words: movement: a axis 0, b axis 0; mask: a axis 0")
-    assert "told apart on emulated:sm_90 by 2 cases: movement in 2 of 2 dimensions" in shown
+    assert "exposed on emulated:sm_90 by 2 cases: movement in 2 of 2 dimensions" in shown
     assert len([line for line in shown if f"{ADD}:CONTRACT" in line and "a axis 0 2/2" in line]) == 1
 
 
@@ -381,7 +381,7 @@ def test_the_last_lines_name_once_what_a_described_kernel_is_not_asked(
         node_judge.hold(Node(address, where), properties)
         nodes.append(SimpleNamespace(passed=True, failed=False, user_properties=properties))
     told = list(lines(nodes))
-    assert [line for line in told if line.startswith("not asked")] == [f"not asked: {address}: {each} (2 nodes)" for each in said]
+    assert [line for line in told if line.startswith("not tested")] == [f"not tested: {address}: {each} (2 nodes)" for each in said]
     assert not any(line.startswith("not run") for line in told)
 
 

@@ -28,7 +28,7 @@ def _by_parts() -> torch.Tensor:
 
 
 def _by_bits() -> torch.Tensor:
-    """Minus one, whose bytes are those of memory that nobody wrote."""
+    """Minus one, whose bytes are those of uninitialised memory."""
     y = torch.empty(100, device="cuda", dtype=torch.int32).fill_(-1)
     return y.view(torch.float32)
 
@@ -59,7 +59,7 @@ def _advice(allocate: Callable[[], torch.Tensor]) -> list[str]:
     session.enter()
     try:
         suite_kernels.added[(2,)](torch.ones(100, device="cuda"), allocate(), 100, BLOCK=64)
-        return [said for said in session.take("here")["advice"] if "nobody wrote" in said]
+        return [said for said in session.take("here")["advice"] if "uninitialised" in said]
     finally:
         session.close()
 
@@ -75,7 +75,7 @@ def test_what_nobody_wrote_is_named_by_line_and_byte(name: str) -> None:
     lines = Path(suite_kernels.__file__).read_text().split("\n")
     (line,) = (place for place, text in enumerate(lines, 1) if "total = " in text)
     where = f"{suite_kernels.__file__}:{line}"
-    assert _advice(allocate) == [f"{where}: takes words of y that nobody wrote, the first at byte {byte} of its storage"]
+    assert _advice(allocate) == [f"{where}: takes uninitialised words of y, the first at byte {byte} of its storage"]
 
 
 @pytest.mark.parametrize("lives", [True, False])

@@ -205,12 +205,12 @@ def test_a_scatter_may_say_that_its_rows_are_distinct(claims: str, outcomes: set
     kinds = {case.regime.partition("/")[2] for case in cases}
     assert kinds == ({"permuted"} if "distinct" in claims else {"permuted", "anywhere", "repeated", "edges", "spanned"})
     assert {judge(case, machine, source.contract).outcome for case in cases[:4]} == outcomes
-    assert any("so not asked: row numbers that come twice" in said for said in source.limit_notes()) == ("distinct" in claims)
+    assert any("so not tested: row numbers that come twice" in said for said in source.limit_notes()) == ("distinct" in claims)
 
 
 def test_the_report_names_what_claims_and_requires_left_out(tmp_path: Path) -> None:
     text = GENERAL.replace('"e4m3", "int8", "activation", "out_dtype", "refusals"', '"int8"')
     launcher = written(f"{text}\nmatmul.requires = lambda dtype, k: dtype != 'bf16' and k % 32 == 0\n", tmp_path)
     said = CaseSource("matmul", SM_90, launcher=launcher).limit_notes()
-    assert said[0] == "not claimed, so not asked: e4m3, activation, out_dtype, far, refusals"
+    assert said[0] == "not claimed, so not tested: e4m3, activation, out_dtype, far, refusals"
     assert len(said) == 3 and "moved to other sizes" in said[1] and "left out" in said[2]

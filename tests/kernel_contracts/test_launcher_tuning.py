@@ -88,7 +88,7 @@ def test_the_command_tells_how_many_configurations_it_judged(
     out = capsys.readouterr().out
     assert f"split_kernel on emulated:sm_90: {judged_of} configurations judged" in out
     assert "the largest sizes judged: mine.py:matmul m=" in out
-    assert "mine.py:matmul: not claimed, so not asked: strides, bf16, fp32, e4m3, int8, activation, out_dtype, far, refusals" in out
+    assert "matmul: not claimed, so not tested: strides, bf16, fp32, e4m3, int8, activation, out_dtype, far, refusals" in out
 
 
 def test_the_case_with_the_tuning_runs_fails_a_missing_reset(tmp_path: Path) -> None:

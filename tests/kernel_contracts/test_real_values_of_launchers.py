@@ -115,7 +115,7 @@ GPU, OTHER = Gpu("cuda:0", "sm_90", 0), Gpu("cuda:0", "sm_90", 0, rewrite=nudged
 def test_a_gpu_is_held_to_the_emulated_words_and_real_values(tmp_path: Path) -> None:
     right = judged(launcher(tmp_path), GPU, m=17, n=18)
     assert right.decision is Decision.PASS and right.basis.startswith("real values, bound")
-    assert right.basis.endswith("words held to those of emulated:sm_90") and TWIN_WORDS not in right.details
+    assert right.basis.endswith("words compared with those of emulated:sm_90") and TWIN_WORDS not in right.details
     (folder := tmp_path / "wrong").mkdir()
     assert judged(launcher(folder, ONE_ELEMENT), GPU, m=17, n=18).outcome is Outcome.WRONG_MATHEMATICS
     plain = judged(launcher(tmp_path), GPU, m=17, n=18, real_values=False)

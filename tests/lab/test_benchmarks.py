@@ -276,7 +276,7 @@ def test_each_figure_of_the_tutorials_stands_beside_a_row_of_ours(tmp_path: Path
     told = {"date": "today", "command": "python", "model": "a GPU", "versions": {}, "seconds": 1.0, "rows": rows}
     (tmp_path / "throughput.json").write_text(json.dumps(told))
     shown = pages.page(tmp_path).partition("## The tutorials' figures beside ours")[2].partition("\n## ")[0]
-    assert len(TABLES) == 10 and shown.count("Blackwell, not named | not run: it lacks tcgen05") == 9 and "not asked" not in shown
+    assert len(TABLES) == 10 and shown.count("Blackwell, not named | not run: it lacks tcgen05") == 9 and "not tested" not in shown
     assert f"| 671.77 | Blackwell, not named | {asks[0].row.tflops(3.0):.1f} |" in shown and "| 1113.49 |" in shown
 
 

@@ -218,7 +218,7 @@ def test_a_compiler_that_dies_loses_its_row_and_not_the_table(monkeypatch: pytes
 
 def test_a_row_of_a_field_that_the_kernel_has_not_is_told_by_the_field() -> None:
     found = compile_row(replace(rows("softmax")[0], problem={"count": 5}))
-    assert "unexpected keyword argument 'count'" in found.verdict and "mend the row" in found.verdict
+    assert "unexpected keyword argument 'count'" in found.verdict and "fix the row" in found.verdict
 
 
 def test_the_table_has_a_line_a_row_and_counts_what_is_wrong() -> None:

@@ -70,7 +70,7 @@ def test_a_file_without_verdicts_is_refused(tmp_path: Path, text: str | None) ->
 def test_the_page_is_what_was_kept_and_nothing_in_it_lacks_a_reason() -> None:
     held = page.read(HELD)
     text = page.page(held)
-    assert (ROOT / "docs" / "sanitizers.md").read_text() == text, "write it anew: bitverdict pages sanitizers.md"
+    assert (ROOT / "docs" / "sanitizers.md").read_text() == text, "write it anew: bitverdict lab pages sanitizers.md"
     assert page.NO_EXPLANATION not in text
     assert not any(place in text + HELD.read_text() for place in ("/work", "/tmp", "/root", "/opt"))
     asked = {(row[0], row[1]) for row in held["rows"]}

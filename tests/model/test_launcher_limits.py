@@ -60,9 +60,9 @@ def test_a_predicate_is_asked_of_the_same_sizes_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        ("f.requires = lambda q: True", "requires takes 'q'; it may take m, n, k, dtype; mend the attribute"),
-        ("f.requires = 5", "requires is 5; it must be a function of m, n, k, dtype; mend the attribute"),
-        ("f.requires = lambda m: m / 0", r"requires\(m=33\) raises ZeroDivisionError: division by zero; mend it"),
+        ("f.requires = lambda q: True", "requires takes 'q'; it may take m, n, k, dtype; fix the attribute"),
+        ("f.requires = 5", "requires is 5; it must be a function of m, n, k, dtype; fix the attribute"),
+        ("f.requires = lambda m: m / 0", r"requires\(m=33\) raises ZeroDivisionError: division by zero; fix it"),
     ],
 )
 def test_a_predicate_that_cannot_be_asked_is_told_with_its_remedy(attributes: str, said: str, tmp_path: Path) -> None:
@@ -73,12 +73,12 @@ def test_a_predicate_that_cannot_be_asked_is_told_with_its_remedy(attributes: st
 def test_claims_are_of_the_contracts_words_or_its_default(tmp_path: Path) -> None:
     launcher = written(tmp_path, "f.claims = 'bf16'")
     assert read_claims(launcher, ("fp16", "bf16"), ("fp16",)) == ("bf16",)
-    with pytest.raises(ValueError, match="claims 'bf16'; it must be of fp16; mend the attribute"):
+    with pytest.raises(ValueError, match="claims 'bf16'; it must be of fp16; fix the attribute"):
         read_claims(launcher, ("fp16",))
 
 
 def test_claims_that_are_no_words_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="claims is 5; it must be words of fp16, bf16; mend the attribute"):
+    with pytest.raises(ValueError, match="claims is 5; it must be words of fp16, bf16; fix the attribute"):
         read_claims(written(tmp_path, "f.claims = 5"), ("fp16", "bf16"))
 
 

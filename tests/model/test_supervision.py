@@ -67,7 +67,7 @@ def judged(words: list[str], state: Path) -> tuple[int, str, str]:
 def test_a_file_that_ends_its_process_is_a_usage_error_by_name(line: str, how: str, tmp_path: Path) -> None:
     status, out, error = loaded(line, tmp_path)
     assert (status, out) == (2, "")
-    assert re.fullmatch(rf"error: address '.*mine.py:NAME': importing mine.py: the process {how}; mend the file\n", error)
+    assert re.fullmatch(rf"error: address '.*mine.py:NAME': importing mine.py: the process {how}; fix the file\n", error)
 
 
 @pytest.mark.parametrize("line", ["", "os.fork()", "if not os.fork(): sys.exit(0)", "if not os.fork(): 1 / 0"])
@@ -139,7 +139,7 @@ def test_a_reader_that_goes_away_ends_the_output_and_not_the_status(tmp_path: Pa
 def test_a_launcher_that_ends_its_process_ends_the_run_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os\nos._exit(0)\ndef add(a, b): ...\n")
     status, out, error = judged(["--contract", f"{ADD}:CONTRACT", "--launcher", f"{tmp_path / 'mine.py'}:add"], tmp_path / "state")
-    assert (status, out) == (2, "") and "importing mine.py: the process left with exit status 0; mend the file" in error
+    assert (status, out) == (2, "") and "importing mine.py: the process left with exit status 0; fix the file" in error
 
 
 @pytest.mark.share(4)

@@ -83,7 +83,7 @@ def test_on_a_gpu_a_right_candidate_passes_and_its_words_are_compared(tmp_path: 
     verdict = on_gpu(judged_launcher.TUTORIAL, tmp_path)
     assert verdict.decision is Decision.PASS, verdict
     assert verdict.details["provenance"].startswith("provenance not observed; on emulated:sm_90: c: 561 of 561 words")
-    assert verdict.basis.endswith("words held to those of emulated:sm_90")
+    assert verdict.basis.endswith("words compared with those of emulated:sm_90")
     assert verdict.details["kernels that its process says were launched"] == 1
 
 

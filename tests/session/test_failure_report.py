@@ -107,7 +107,7 @@ KERNEL = """def kernel(x, out, n):
     tl.store(out + at, row, mask=at < n)
 """
 MESSAGE = (
-    "read at byte 12 of x, which its sizes and strides do not reach (it spans 12 bytes); 1 such elements, first at [3] of the tile"
+    "read at byte 12 of x, which its sizes and strides do not reach (it spans 12 bytes); 1 such element, first at [3] of the tile"
 )
 DETAILS = {"operation": "%row = tt.load %x", "program": "(0, 0, 0)", "summary": "x[3] is read, beyond its 3 elements"}
 

@@ -279,7 +279,7 @@ def test_what_cannot_go_on_is_refused_with_a_remedy(undisturbed: Path, capsys: p
         ({"code": "other"}, "the code of harness, kernels or reference changed since"),
         ({"directory": "/elsewhere"}, "was run in /elsewhere"),
         ({"version": 99}, "version 99, this checkout takes up version 1"),
-        ({"event": "begin"}, "does not begin with what was asked"),
+        ({"event": "begin"}, "does not begin with a run's settings"),
     ):
         spoiled(path, **changes)
         assert says in refused("--resume", str(path))

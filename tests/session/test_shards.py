@@ -142,10 +142,10 @@ def test_journals_of_two_runs_are_not_merged(ran: dict[str, Path], tmp_path: Pat
     other = tmp_path / "other.jsonl"
     text = ran["2/3"].read_text()
     for old, new, said in (
-        ('"max_cases":14', '"max_cases":15', "was asked for --max-cases 15"),
+        ('"max_cases":14', '"max_cases":15', "ran with --max-cases 15"),
         ('"code":"', '"code":"0', "the code of harness, kernels or reference changed since"),
-        ('"event":"asked"', '"event":"begun"', "does not begin with what a run was asked"),
-        ('"shard":"2/3"', '"shard":"2/4"', "was asked for shards 4"),
+        ('"event":"asked"', '"event":"begun"', "does not begin with a run's settings"),
+        ('"shard":"2/3"', '"shard":"2/4"', "ran with shards 4"),
     ):
         assert text.count(old) == 1
         other.write_text(text.replace(old, new))

@@ -84,14 +84,14 @@ def test_a_run_says_what_its_cases_told_apart_and_what_none_did() -> None:
         CertificateFinding(Kind.MOVEMENT, "a axis 0", "index without its lowest bit", 50, 100),
     )
     certificate = Certificate(findings, words=1000, formats="fp16")
-    told = "constant: F 1 % (10); movement: a axis 0; not told: block (doubled) in 100 words, order in 100 words"
+    told = "constant: F 1 % (10); movement: a axis 0; not exposed: block (doubled) in 100 words, order in 100 words"
     assert certificate.line() == f"fp16 out, 1,000 words: {told}"
     tally = Tally()
     verdict = Verdict(decision=R, outcome=Outcome.PASS, words=1000, certificate=certificate.to_json())
     tally.count(case(1), "add", "host", {}, Verdict.from_json(json.loads(json.dumps(verdict.to_json()))))
     assert tally.discrimination.lines() == [
-        "told apart on host by 1 case: F 1 of 1 cases, block 0 of 1 cases, order 0 of 1 cases, movement in 1 of 1 dimensions",
-        "never told apart on host: block, order",
+        "exposed on host by 1 case: F 1 of 1 cases, block 0 of 1 cases, order 0 of 1 cases, movement in 1 of 1 dimensions",
+        "not exposed on host: block, order",
     ]
     assert "F 1/1, block 0/1, order 0/1" in report.text_of(tally.discrimination.table())
 

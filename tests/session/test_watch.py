@@ -200,7 +200,7 @@ def test_a_round_judges_what_was_saved_after_it_was_forked(judged: Judge, tmp_pa
     ("text", "said"),
     [
         ("import os; os._exit(3)", {"event": "ended", "how": "its process left with exit status 3"}),
-        ("def f(:", "mine.py cannot be imported: SyntaxError: invalid syntax (line 1); mend the file"),
+        ("def f(:", "mine.py cannot be imported: SyntaxError: invalid syntax (line 1); fix the file"),
         ("CONTRACT = 3", "is a int; name the kernel by whose mathematics it is judged, for example: watch"),
         ("OTHER = 3", "has no CONTRACT"),
     ],

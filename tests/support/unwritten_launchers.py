@@ -1,4 +1,4 @@
-"""Launchers of c = a + b whose kernels take words that nobody wrote: some use them, some do not, some are right."""
+"""Launchers of c = a + b whose kernels take uninitialised words: some use them, some do not, some are right."""
 
 from __future__ import annotations
 

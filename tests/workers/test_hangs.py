@@ -132,7 +132,7 @@ def test_a_worker_that_is_stopped_is_no_hang_of_the_kernel(pool: WorkerPool, goe
     verdict = pool.judge(case(launcher=f"{__name__}:in_time"), HOST)
     assert verdict.decision is Decision.PASS, verdict
     assert (slot.process.pid == stopped) is goes_on
-    assert ("was stopped" in verdict.details.get("collateral fault", "")) is not goes_on
+    assert ("was stopped" in verdict.details.get("fault does not repeat", "")) is not goes_on
 
 
 @pytest.mark.parametrize("starved", [True, False])

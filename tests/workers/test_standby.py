@@ -84,18 +84,18 @@ def test_faults_in_a_row_cost_one_worker_each(pool: WorkerPool) -> None:
 def test_a_primary_fault_comes_again_alone_and_a_collateral_fault_does_not(pool: WorkerPool) -> None:
     pool.judge(case(n=1), FRAGILE)
     primary = pool.judge(case("fault"), FRAGILE)
-    assert primary.outcome is Outcome.ILLEGAL_INSTRUCTION and "again alone" in primary.details["primary fault"]
+    assert primary.outcome is Outcome.ILLEGAL_INSTRUCTION and "again alone" in primary.details["fault repeats"]
     pool.judge(case(n=1), FRAGILE)
     collateral = pool.judge(case("fault unless first"), FRAGILE)
-    assert collateral.decision is Decision.PASS and "illegal address" in collateral.details["collateral fault"]
-    assert "had judged 1 other" in collateral.details["collateral fault"]
+    assert collateral.decision is Decision.PASS and "illegal address" in collateral.details["fault does not repeat"]
+    assert "had judged 1 other" in collateral.details["fault does not repeat"]
 
 
 def test_a_process_damaged_by_one_case_does_not_fail_the_next(pool: WorkerPool) -> None:
     pool.judge(case(n=1), FRAGILE)
     assert pool.judge(case("damage"), FRAGILE).decision is Decision.PASS
     collateral = pool.judge(case(n=2), FRAGILE)
-    assert collateral.decision is Decision.PASS and "segmentation fault" in collateral.details["collateral fault"]
+    assert collateral.decision is Decision.PASS and "segmentation fault" in collateral.details["fault does not repeat"]
 
 
 def test_without_the_retry_a_collateral_fault_fails(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,14 +107,14 @@ def test_without_the_retry_a_collateral_fault_fails(pool: WorkerPool, monkeypatc
 
 def test_a_kill_from_outside_fails_no_kernel_even_in_a_new_worker(pool: WorkerPool, tmp_path: Path) -> None:
     killed_once = pool.judge(case("kill", once=str(tmp_path / "done")), FRAGILE)
-    assert killed_once.decision is Decision.PASS and "killed" in killed_once.details["collateral fault"]
+    assert killed_once.decision is Decision.PASS and "killed" in killed_once.details["fault does not repeat"]
     assert pool.judge(case("kill"), FRAGILE).outcome is Outcome.KILLED
 
 
 @pytest.mark.share(4)
 def test_a_kill_of_the_forkserver_fails_no_kernel(pool: WorkerPool, tmp_path: Path) -> None:
     verdict = pool.judge(case("kill the server", once=str(tmp_path / "done")), FRAGILE)
-    assert verdict.decision is Decision.PASS and "collateral fault" in verdict.details
+    assert verdict.decision is Decision.PASS and "fault does not repeat" in verdict.details
     assert events(pool) == ["begin", "again", "end"]
 
 
@@ -194,7 +194,7 @@ def test_a_worker_killed_between_two_cases_is_nobodys_verdict(pool: WorkerPool) 
             os.kill(worker.process.pid, signal.SIGKILL)
             assert worker.join(300)
         verdict = pool.judge(case(n=2), FRAGILE)
-        assert verdict.decision is Decision.PASS and "again" not in events(pool) and "collateral fault" not in verdict.details
+        assert verdict.decision is Decision.PASS and "again" not in events(pool) and "fault does not repeat" not in verdict.details
 
 
 def test_the_start_of_a_worker_is_a_bucket_of_its_first_verdict_alone(pool: WorkerPool) -> None:

@@ -49,7 +49,7 @@ def test_a_death_over_a_task_is_told_twice_and_the_next_is_done(pool: WorkerPool
     pool.judge(task(), HOST)
     died = pool.judge(task(fault=fault), HOST)
     assert (died.decision, died.outcome, task_result_of(died)) == (Decision.FAIL, outcome, None)
-    assert "again alone" in died.details["primary fault"]
+    assert "again alone" in died.details["fault repeats"]
     assert task_result_of(pool.judge(task(5), HOST))["twice"] == 10
 
 

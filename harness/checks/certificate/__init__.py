@@ -1,1 +1,1 @@
-"""What a passing case could have told apart, counted in words: computed where a run asks, and where a case may tell nothing."""
+"""Which faults a passing case would have exposed, counted in words: where a run asks for it, and where a case may expose none."""

@@ -1,4 +1,4 @@
-"""The certificate of a case that passed, and whether a case tells nothing apart."""
+"""The certificate of a case that passed, and whether a case exposes no fault."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def with_certificate(
     by_real: frozenset[str],
 ) -> Verdict:
     """`verdict` of a case that passed by its outputs, with its certificate where the case asks for one; inconclusive where the
-    case tells nothing apart.
+    case exposes no fault.
 
     A case with two expected words that differ tells their places apart. Where nobody asks for a certificate, that of the few
     others is computed up to the first fault that is told.
@@ -58,7 +58,7 @@ def with_certificate(
 
 
 def tells_nothing(contract: Contract, case: Case, target: Target, operands: Mapping[str, Operand]) -> bool:
-    """Whether a case of the kernel's own launcher, which was not launched, would be inconclusive for telling nothing apart."""
+    """Whether a case of the kernel's own launcher, which was not launched, would be inconclusive because it exposes no fault."""
     try:
         with with_product_model(ProductQuery.words, alone=True):
             expected = contract.expected(case, target, operands, {})
@@ -80,7 +80,7 @@ def certificate(
     *,
     exhaustive: bool = True,
 ) -> Certificate:
-    """All that the case could have told apart. It evaluates what is expected some thirty times, on a sample where it is large.
+    """All that the case would have exposed. It evaluates what is expected some thirty times, on a sample where it is large.
 
     Not `exhaustive`: up to the first fault that is told, and is no mask's; of one word any."""
     formats = "/".join(dict.fromkeys(each.format for each in expected))

@@ -12,7 +12,7 @@ from bitverdict.harness.model.verdict import Outcome, Verdict
 
 
 class CertificateCheck(CaseCheck):
-    """A case that can tell nothing apart is replaced before it is dealt, and inconclusive where it passed."""
+    """A case that can expose no fault is replaced before it is dealt, and inconclusive where it passed."""
 
     def choose(self, case: Case, contract: Contract, target: Target) -> Case:
         return choose_discriminating_seed(case, contract, target)

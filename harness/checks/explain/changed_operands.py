@@ -269,7 +269,7 @@ def _in_order(operands: Operands, name: str, values: np.ndarray) -> Iterator[tup
             place = np.argsort(order)
             yield (
                 "order",
-                f"takes row p of {table_name} where the row at place p of the order that sorts {name} is due",
+                f"takes row p of {table_name} where the row at place p of the order that sorts {name} is expected",
                 {**operands, table_name: table[place]},
             )
             yield "order", f"takes the rows of {table_name} in the order that sorts {name}", {**operands, table_name: table[order]}

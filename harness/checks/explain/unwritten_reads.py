@@ -1,4 +1,4 @@
-"""The hypothesis that a launch reads words that nobody wrote: of a tensor that the launcher allocated and did not fill.
+"""The hypothesis that a launch reads uninitialised words: of a tensor that the launcher allocated and did not fill.
 
 To load such words is no fault: a kernel may select them away. So the case is launched again twice. The first launch holds the same
 poison, gives the same words, and says which lines take unwritten words, and of which allocation. The second has zeros in that one
@@ -19,7 +19,7 @@ from bitverdict.harness.judge.launch import Allocations
 from bitverdict.harness.judge.real_values import mathematics
 from bitverdict.harness.model.contract import ExpectedOutput
 
-KIND = "words that nobody wrote"
+KIND = "uninitialised words"
 MOST_ALLOCATIONS = 2  # that are zeroed, a launch each
 MOST_LINES = 3  # told
 
@@ -32,7 +32,7 @@ class Relaunch(NamedTuple):
 
 
 def explain_by_unwritten_input(expected: ExpectedOutput, seen: LaunchResult, relaunch: Relaunch) -> Cause | None:
-    """The cause of the wrong elements of `expected.name` in the launch `seen`, where they hang on words that nobody wrote."""
+    """The cause of the wrong elements of `expected.name` in the launch `seen`, where they hang on uninitialised words."""
     name, first = expected.name, relaunch.first_launch
     wrong_elements = _failing_elements(expected, seen)
     if name not in first.outputs or not wrong_elements.any() or (wrong_elements & ~_failing_elements(expected, first)).any():
@@ -66,7 +66,7 @@ def _hangs(
 def _read_sentence(expected: ExpectedOutput, followed: LaunchResult, allocation: str, zeroed: LaunchResult) -> str:
     lines = [(line, where) for line, name, where in followed.unwritten_reads if name == allocation]
     right = "" if _failing_elements(expected, zeroed).any() else f"; with zeros there {expected.name} is right"
-    return f"reads words that nobody wrote ({_list_lines([line for line, _ in lines])}): {allocation}, {lines[0][1]}{right}"
+    return f"reads uninitialised words ({_list_lines([line for line, _ in lines])}): {allocation}, {lines[0][1]}{right}"
 
 
 def _list_lines(lines: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ def _of_tuning(first: LaunchResult, other: LaunchResult) -> str:
     """Which autotuner took something else."""
     for one, two in zip(first.launch_record.get("tuned", ()), other.launch_record.get("tuned", ()), strict=False):
         if one["choice"] != two["choice"]:
-            return f"the autotuner of {one['kernel']} takes {two['choice']} for {one['choice']}"
+            return f"the autotuner of {one['kernel']} takes {two['choice']} instead of {one['choice']}"
     return ""
 
 
@@ -33,7 +33,7 @@ def _of_launches(first: LaunchResult, other: LaunchResult) -> str:
     first_launches, twos = first.launch_record.get("launches", ()), other.launch_record.get("launches", ())
     names, others = [each["kernel"] for each in first_launches], [each["kernel"] for each in twos]
     if names != others:
-        return f"it launches {', '.join(others) or 'nothing'} for {', '.join(names) or 'nothing'}"
+        return f"it launches {', '.join(others) or 'nothing'} instead of {', '.join(names) or 'nothing'}"
     for first_launch, two in zip(first_launches, twos, strict=True):
         if said := [
             f"{name} {before} -> {after}" for name, before, after in _changed_constants(first_launch["constants"], two["constants"])
@@ -41,13 +41,13 @@ def _of_launches(first: LaunchResult, other: LaunchResult) -> str:
             return f"{first_launch['kernel']} is compiled with {', '.join(said)}"
         if first_launch["instructions"] != two["instructions"]:
             return (
-                f"{first_launch['kernel']} multiplies by {', '.join(two['instructions'])} for "
+                f"{first_launch['kernel']} multiplies by {', '.join(two['instructions'])} instead of "
                 f"{', '.join(first_launch['instructions'])}"
             )
         if first_launch["tile"] != two["tile"]:
-            return f"{first_launch['kernel']} has a tile of {two['tile']} for {first_launch['tile']}"
+            return f"{first_launch['kernel']} has a tile of {two['tile']} instead of {first_launch['tile']}"
     grids = [
-        f"{first_launch['kernel']} on a grid of {tuple(two['grid'])} for {tuple(first_launch['grid'])}"
+        f"{first_launch['kernel']} on a grid of {tuple(two['grid'])} instead of {tuple(first_launch['grid'])}"
         for first_launch, two in zip(first_launches, twos, strict=True)
         if first_launch["grid"] != two["grid"]
     ]
@@ -63,7 +63,7 @@ def _of_launches(first: LaunchResult, other: LaunchResult) -> str:
 
 def _of_instructions(first: LaunchResult, other: LaunchResult) -> str:
     ones, twos = (sorted({each[0] for each in seen.launch_record.get("instructions", ())}) for seen in (first, other))
-    return f"it multiplies by {', '.join(twos)} for {', '.join(ones)}" if ones != twos else ""
+    return f"it multiplies by {', '.join(twos)} instead of {', '.join(ones)}" if ones != twos else ""
 
 
 def _changed_constants(ones: Mapping[str, object], twos: Mapping[str, object]) -> list[tuple[str, Any, Any]]:

@@ -139,7 +139,7 @@ def _compare_scaled(
             at = tuple(int(item) for item in np.argwhere(differs)[0])
             got, other = (word_told(item, name, item.outputs()[name][at]) for item in (call, first_call))
             said = cause(first_call.launch_result, call.launch_result)
-            why = f"2^{degree} times as much is due; {CONSTANT if said == NO_DIFFERENCE else said}"
+            why = f"2^{degree} times as much is expected; {CONSTANT if said == NO_DIFFERENCE else said}"
             broken = InvarianceFinding(
                 check="scale", end=End.DIFFERS, cause=why, output=name, at=at, got=got, other=other, promised=True
             )

@@ -1,7 +1,7 @@
 """Words that a case expects by the order of sums that was recovered for it, where its contract has but a bound.
 
 They are expected of exactly the launch whose order was recovered: these sizes, this configuration, this target. Where the order is
-not known, or hangs on timing, the bound stays, and the verdict says why.
+not known, or depends on timing, the bound stays, and the verdict says why.
 """
 
 from __future__ import annotations

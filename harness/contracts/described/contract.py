@@ -187,7 +187,7 @@ class DescribedContract(ReturningContract):
                     (case for case in candidates if self._decides(dataclasses.replace(case, regime=regime), target)), None
                 )
                 if chosen_case is None:
-                    gaps.append(f"{request}: not asked, because the reference itself is not decided there")
+                    gaps.append(f"{request}: not tested, because the reference itself is not decided there")
                 else:
                     yield chosen_case.problem, regime
         if asked_values.may_leave_some_unread(entries, assign(self.description.reference, entries).by_name):

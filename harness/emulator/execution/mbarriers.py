@@ -117,7 +117,7 @@ class Mbarriers:
         self.cta.meet()
         known, released = self.flights.flights_known_to(agent), agent.release()
         self.barrier_at(op, view).bytes += size
-        self.cta.tell("mbarrier", op, f"at byte {view.offset} told to expect {size} bytes")
+        self.cta.tell("mbarrier", op, f"at byte {view.offset} expects {size} bytes")
         self.signal(op, view, 1, known, released)
 
     def signal(self, op: Operation, view: View, count: int, flights: list[InFlight], epochs: np.ndarray | None = None) -> None:
@@ -145,7 +145,7 @@ class Mbarriers:
         if barrier.arrivals:
             return
         if barrier.bytes < 0:
-            self._misuse(op, f"{-barrier.bytes} bytes more arrived at a barrier than it was told of in this phase", barrier.op)
+            self._misuse(op, f"{-barrier.bytes} bytes more arrived at a barrier than it expects in this phase", barrier.op)
         if barrier.bytes == 0:
             barrier.phase += 1
             barrier.arrivals = barrier.count

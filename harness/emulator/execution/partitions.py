@@ -216,7 +216,7 @@ def _deadlock(running: list[Agent], state: dict[str, str]) -> None:
     said = "; ".join(f"{name} waits at {wait}" for name, wait in waits.items())
     raise OnChipFault(
         "deadlock",
-        f"nobody can move and nothing is left that could arrive: {said}",
+        f"everything waits, and nothing in flight could end a wait: {said}",
         first_wait.op.location,
         {"operation": first_wait.op.brief, "waits": waits, "barriers": state, **began},
     )

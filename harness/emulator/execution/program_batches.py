@@ -188,7 +188,7 @@ class Batch:
     def surely(self, taint: np.ndarray | None) -> None:
         """A branch is taken by a condition whose places `taint` hang on a rounding."""
         if taint is not None and taint.any():
-            raise NeedsSerialRun("a branch that hangs on a rounding")
+            raise NeedsSerialRun("a branch that depends on a rounding")
 
     def spread(self, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """`value`, the same for all programs, once for each: (count, *shape)."""

@@ -135,7 +135,7 @@ class EnclosureWriter(RegionDepth):
     def check_branch(self, op: Operation, condition: str) -> None:
         """Before a branch: refuse one that hangs on an enclosed value."""
         if condition in self.decided:
-            self._unless(op, [condition], "a branch that hangs on a value that is enclosed")
+            self._unless(op, [condition], "a branch that depends on a value that is enclosed")
 
     def _unless(self, op: Operation, names: list[str], what: str) -> None:
         t = self.t
@@ -163,7 +163,7 @@ class EnclosureWriter(RegionDepth):
         for name, what in (("pointer", "an address"), ("mask", "a mask")):
             hangs = [each for each in given.get(name, ()) if each in self.decided]
             if hangs and (op.name, name) != ("tt.load", "pointer"):
-                self._unless(op, hangs, f"{what} that hangs on a value that is enclosed")
+                self._unless(op, hangs, f"{what} that depends on a value that is enclosed")
 
     def write_lowering(self, op: Operation, lower: LoweringFunction) -> bool:
         """Write the code of `op`. Whether it leaves a choice open: then the code is that of sums that take no product."""

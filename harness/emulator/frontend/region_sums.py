@@ -3,7 +3,7 @@
 
 Triton writes the region of such a `tt.reduce` or `tt.scan` out once for each step and register. A product that is an element of the
 operand is fused into the first sums that the element goes into, and further on there are only words. So what the region became is
-told apart by its two sides (`side_kind`): each is an element of the operand, the result that the region gave before it, or
+distinguished by its two sides (`side_kind`): each is an element of the operand, the result that the region gave before it, or
 something else, as what came from another lane. Of each of these pairs all that the region became must say the same. A sum is found
 by its mark (`fold_sums`), and what it takes in by the marks of what it adds.
 """

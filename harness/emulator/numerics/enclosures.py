@@ -236,7 +236,7 @@ def _addresses(m: Cta, op: Operation, known: Enclosure, lanes: np.ndarray | None
         address = np.minimum(low + step * size, high)
         fixed = m.launch.memory.is_fixed(address, size)
         if not (fixed if lanes is None else fixed | ~lanes).all():
-            refuse(m, op, "an address that hangs on a value that is enclosed, outside of what the launch only reads")
+            refuse(m, op, "an address that depends on a value that is enclosed, outside of what the launch only reads")
         yield address
 
 

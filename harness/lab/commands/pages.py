@@ -1,4 +1,4 @@
-"""``bitverdict pages``: print the pages of docs/ that come from the code and from stored answers, or check them."""
+"""``bitverdict lab pages``: print the pages of docs/ that come from the code and from stored answers, or check them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     for page, text in stale_pages:
         path = directory / page.name
         if arguments.check:
-            line = f"{path}: is not what {page.source} gives now; write it anew: bitverdict pages {page.name}"
+            line = f"{path}: is not what {page.source} gives now; write it anew: bitverdict lab pages {page.name}"
             print(line, file=sys.stderr)
         else:
             path.write_text(text)

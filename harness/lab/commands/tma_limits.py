@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"{name} {unknown[0]!r}: must be one of {', '.join(known)}")
     gpu = target(arguments.hardware) if arguments.hardware else None
     if gpu is not None and gpu.emulated:
-        raise UsageError(f"--hardware {gpu.name}: must be a GPU; emulated targets are asked without it")
+        raise UsageError(f"--hardware {gpu.name}: must be a GPU; emulated targets need no such option")
     files = [answers.read(path) for path in arguments.merge]
     if arguments.only_merged:
         map_columns: dict = {}

@@ -58,7 +58,7 @@ def compile_row(row: Row, contract: Any = None) -> CompileResult:
     try:
         case = contract.case_from_json(record | {"problem": _problem(contract, row)})
     except UsageError as error:
-        return CompileResult(verdict=f"no row for this kernel: {error}; or mend the row", refused_by="contract")
+        return CompileResult(verdict=f"no row for this kernel: {error}; or fix the row", refused_by="contract")
     try:
         kernel = _compile_kernel(contract, case, row.arch, row.kernel)
     except Exception as error:  # whatever the compiler says is a refusal by some layer

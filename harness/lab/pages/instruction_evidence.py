@@ -2,7 +2,7 @@
 
     python -m bitverdict.harness.lab.pages.instruction_evidence
 
-prints it; `bitverdict pages arithmetic.md` puts it into the page, between the two lines `BEGIN` and `END`.
+prints it; `bitverdict lab pages arithmetic.md` puts it into the page, between the two lines `BEGIN` and `END`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def page(written: str, runs: Sequence[Mapping[str, object]]) -> str:
 
 
 def _lines(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "Printed from `tests/hardware_words/invariance.json` by `bitverdict pages`."
+    yield "Printed from `tests/hardware_words/invariance.json` by `bitverdict lab pages`."
     yield "`python -m benchmarks.invariance` makes the runs: a case in each configuration, and one of each type in all."
     yield ""
     yield "| basis | machine | date, commit | Triton, torch | cases | words compared |"

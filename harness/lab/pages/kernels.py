@@ -10,13 +10,13 @@ from typing import Any
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 
-_HEAD = """# The kernels, and what they ask
+_HEAD = """# The kernels, and what their launchers require
 
 Each launcher takes the device from its operands and refuses what is listed here with a ValueError that carries the value, the rule
-and the remedy, before anything is compiled. "Noticed by" says who would stop a launch that ignored the rule; *nobody* means a wrong
-result.
+and the remedy, before anything is compiled. "Noticed by" says what would stop a launch that ignored the rule; *nothing* means a
+wrong result.
 
-Printed from the clauses in `kernels/` by `bitverdict pages`.
+Printed from the clauses in `kernels/` by `bitverdict lab pages`.
 """
 
 

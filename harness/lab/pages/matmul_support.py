@@ -49,7 +49,7 @@ def page() -> str:
         "An output in e4m3 is refused on sm_80, whatever the operands. With K = 1 there is no loop to pipeline, and what is out of",
         "resources below fits.",
         "",
-        "Printed by `bitverdict pages`; a test holds each row to the compiler.",
+        "Printed by `bitverdict lab pages`; a test holds each row to the compiler.",
         "",
     ]
     for arch in BY_DEFAULT:

@@ -16,7 +16,7 @@ Printed by `python -m benchmarks.mutation_score --out DIR --page FILE` from the 
 
 A *mutant* is a kernel with one deliberate fault, made by an operator: in its source, or in the tile program that the compiler made
 of it. The required cases of the kernel's contract judge it until one fails. *Invalid*: the compiler refuses it, or its file cannot
-be imported. *Equivalent*: it computes what the kernel computes; below it is told how that is known. The others are *live*: killed,
+be imported. *Equivalent*: it computes what the kernel computes; below is how that is known. The others are *live*: killed,
 survived, or *doubtful*, of which nothing is proved. The score is killed / live.
 
 Of each kernel so many live mutants of either kind are drawn, operators in turn. A place of a tile program is drawn from where at

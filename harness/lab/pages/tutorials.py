@@ -16,7 +16,7 @@ MOST_CHARACTERS = 70  # characters of a list that is shown whole
 HEAD = """# The tutorials, and what became of them
 
 bitverdict's first kernels follow five public documents. This page says what became of each: which kernel follows which, where ours
-differs and why, and what holds each thing that a document states. `bitverdict pages tutorials.md` prints it from
+differs and why, and what holds each thing that a document states. `bitverdict lab pages tutorials.md` prints it from
 [{register}](../{register}), a row a line. Tests hold the rows, and miss one that is dropped or altered
 ([tests/README.md](../tests/README.md)).
 

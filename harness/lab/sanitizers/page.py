@@ -3,7 +3,7 @@
     python -m bitverdict.harness.lab.sanitizers.page --keep HELD.json FILE ...
 
 cuts the files of `sanitize --json` down to what the page needs. The page is made from what was kept, and asks nothing:
-``bitverdict pages sanitizers.md``.
+``bitverdict lab pages sanitizers.md``.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _head(origin: dict[str, str]) -> Iterator[str]:
         "the sanitizer itself reported. Other entries are the judge's verdict on the results of the launch.",
         "[benchmarks.md](benchmarks.md#under-the-sanitizers) has all required cases of every kernel under every mode.",
         "",
-        "`bitverdict pages` prints this page from `tests/hardware_words/sanitizers_h200.json`. The verdicts of a GPU come from",
+        "`bitverdict lab pages` prints this page from `tests/hardware_words/sanitizers_h200.json`. The verdicts of a GPU come from",
         "`bash benchmarks/sanitizers.sh DIRECTORY hazards` and `bash harness/lab/tma_limits/on_a_gpu.sh DIRECTORY`. Those of",
         "the emulated GPU come from `python -m tests.faults.hazards_for_sanitizers --out FILE` and from `bitverdict sanitize STEM",
         "--target emulated:sm_90 --schedule eager --schedule latest --cases-of FILE --json FILE`.",

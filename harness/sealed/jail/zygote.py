@@ -175,7 +175,7 @@ class Zygote:
         elif child is None:
             self._forget(connection)
         elif record is None:
-            self._kill(child, "nobody waits for it any more")
+            self._kill(child, "no process waits for it any more")
         elif record.get("again"):
             child.log.renew_limit()
         else:

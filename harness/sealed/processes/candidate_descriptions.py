@@ -45,7 +45,7 @@ class DescriptionWorker:
                 break
         if verdict is None or verdict.decision is not Decision.PASS:
             self._workers.pop(start.name).end()
-            said = f"{address}: its process says nothing within {ANSWERED_WITHIN:g} s; mend the file"
+            said = f"{address}: its process says nothing within {ANSWERED_WITHIN:g} s; fix the file"
             told = f"{address}: {jail_end}" if jail_end else verdict.message if verdict is not None else said
             raise UsageError(told)
         return task_result_of(verdict)

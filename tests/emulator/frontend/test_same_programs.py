@@ -1,7 +1,7 @@
 """Contract under test: two PTX programs are taken for the same only where each of their sums takes in the same product.
 
-The order of instructions, their registers and lines, addresses, masks and branches may differ. What a loop carries is told apart by
-where it is made.
+The order of instructions, their registers and lines, addresses, masks and branches may differ. What a loop carries is distinguished
+by where it is made.
 """
 
 from __future__ import annotations

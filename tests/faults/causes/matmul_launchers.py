@@ -170,12 +170,12 @@ UNWRITTEN = (
         (_ALLOCATED, _ALLOCATED.replace("a.dtype", "torch.float32")),
         (_STORE, _STORE.replace("tl.store", "tl.atomic_add").replace("acc.to(tl.float16)", "acc")),
         ("    return c\n", "    return c.to(a.dtype)\n"),
-        causes=(r"words that nobody wrote \([^:]*:\d+\): tensor 2 \(empty\), c_ptr .* with zeros there",),
+        causes=(r"uninitialised words \([^:]*:\d+\): tensor 2 \(empty\), c_ptr .* with zeros there",),
     ),
     _bug(
         "begun with what the result held",
         (_INSIDE, "    acc += tl.load(c_ptrs, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))\n" + _INSIDE),
-        causes=(r"words that nobody wrote \([^:]*:\d+\): tensor 2 \(empty\), c_ptr .* with zeros there",),
+        causes=(r"uninitialised words \([^:]*:\d+\): tensor 2 \(empty\), c_ptr .* with zeros there",),
     ),
 )
 

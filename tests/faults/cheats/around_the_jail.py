@@ -1,4 +1,4 @@
-"""Attacks on the operating system around a confined process: what it is told of others, and what it has of them."""
+"""Attacks on the operating system around a confined process: what it learns of others, and what it can reach of them."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ CLAIMED = (
     *_of(
         "claimed_little",
         (HOST, REFUSED, FAILS, ERROR, NOTHING),
-        "what `requires` leaves out is counted, and a refusal that nobody asked for fails",
+        "what `requires` leaves out is counted, and a refusal of a legal case fails",
         nothing_left=("own",),
         trivial_cases_left=("robust-kbench", "KernelGuard"),
         one_case_left=("robust-kbench",),

@@ -1,4 +1,4 @@
-"""Laundering kernels that fault on any words but those of the call, so that nobody can repeat them on others."""
+"""Laundering kernels that fault on any words but those of the call, so that they cannot be repeated on others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hazards of time: memory that nobody wrote, that is still in use, or that belongs to another."""
+"""Hazards of time: memory that is uninitialised, that is still in use, or that belongs to another."""
 
 from __future__ import annotations
 

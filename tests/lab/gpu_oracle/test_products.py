@@ -59,7 +59,7 @@ def test_words_of_a_product_are_the_references(rule: Instruction, wrong: Instruc
     c = any_codes(rule.d, (M, N), 3)
     got = products.on_gpu("cuda")(rule, a, b, c)
     assert np.array_equal(got, product(rule, a, b, c))
-    assert (got != product(wrong, a, b, c)).any(), "the operands tell nothing apart"
+    assert (got != product(wrong, a, b, c)).any(), "the operands expose no fault"
 
 
 def test_words_of_nvfp4_are_the_references() -> None:

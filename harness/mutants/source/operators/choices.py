@@ -51,7 +51,7 @@ def _decides(place: Place) -> bool:
 
 @operator("and for or", "heuristics", host=True)
 def swap_and_or(place: Place) -> Iterator[Change]:
-    """One of two conditions suffices, or both are asked."""
+    """One of two conditions suffices, or both are required."""
     if isinstance(node := place.node, cst.BooleanOperation):
         yield Change(node.operator, " or " if isinstance(node.operator, cst.And) else " and ")
 

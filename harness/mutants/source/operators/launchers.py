@@ -83,7 +83,7 @@ def _kind(place: Place, given: cst.Arg) -> str:
 
 @operator("argument off by one", "arguments", device=False, host=True)
 def argument_off_by_one(place: Place) -> Iterator[Change]:
-    """A size that a kernel is told is one less."""
+    """A size that is passed to a kernel is one less."""
     if launches(place.node):
         assert isinstance(place.node, cst.Call)
         for each in place.node.args:

@@ -59,7 +59,7 @@ def other_changed(place: Place) -> Iterator[Change]:
 
 @operator("other value dropped", "mask")
 def other_dropped(place: Place) -> Iterator[Change]:
-    """Masked lanes of a load hold what nobody says."""
+    """Masked lanes of a load hold undefined values."""
     if (
         isinstance(node := place.node, cst.Call)
         and callee_name(node) == "load"

@@ -83,8 +83,8 @@ def arrivals(place: Place) -> Iterator[Change]:
 
 
 DROP_PATTERNS = {
-    "expect dropped": ("bytes", r"expect(_tx)?$", "A barrier is not told what it waits for."),
-    "arrive dropped": ("wait", r"mbarrier\.arrive$", "Who waits is not told."),
+    "expect dropped": ("bytes", r"expect(_tx)?$", "A barrier does not learn how many bytes to wait for."),
+    "arrive dropped": ("wait", r"mbarrier\.arrive$", "The waiting partition gets no arrival."),
     "fence dropped": ("fence", r"fence\w*$", "Writes are not ordered before what another unit reads."),
     "commit dropped": ("commit", r"commit(_group)?$", "What was issued belongs to no group that is waited for."),
     "barrier dropped": ("wait", r"(^|\.)(barrier|debug_barrier|thread_barrier|sync)$|cluster\.\w+$", "Threads do not meet."),
