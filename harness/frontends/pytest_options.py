@@ -163,7 +163,8 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a user's may be errors, and what is imported here is no file of theirs
-            start_early() if "torch" in sys.modules or threading.active_count() > 1 else start_forked()
+            is_free = {"torch", "triton"}.isdisjoint(sys.modules) and threading.active_count() == 1
+            start_forked() if is_free else start_early()
         config.stash[_end_server] = end_early
         config.add_cleanup(end_early)
 

@@ -51,6 +51,7 @@ COLLECTED_AFTER = (10_000, 10, 10)
 is_fork_of_the_run = False
 _PR_SET_NAME = 15
 _start_lock = threading.Lock()
+_imported_before: set[str] = set()  # modules of a process before it imports what its server needs
 
 
 @contextlib.contextmanager
@@ -96,6 +97,7 @@ def start_forked() -> None:
     """The server as a fork of this process, which needs what the server imports too: two processes that import it take twice the
     time of a busy machine. To be called before a user's file is imported."""
     with _start_lock, trusted_imports.installed_alone():
+        _imported_before.update(sys.modules)
         for name in (*PRELOADED_MODULES[:-1], *FIRST_WHEN_IDLE):
             importlib.import_module(name)
         with _forkserver(_by_fork):
@@ -142,8 +144,8 @@ def _forget_pytest() -> None:
     """In a fork of pytest: how it captures and rewrites, and the modules of the user's that it has imported."""
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # type: ignore[assignment]
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "_pytest.assertion.rewrite"]
-    for name, module in [*sys.modules.items()]:
-        if (file := getattr(module, "__file__", None)) and trusted_imports.is_a_users(Path(file)):
+    for name in _imported_before & sys.modules.keys():
+        if (file := getattr(sys.modules[name], "__file__", None)) and trusted_imports.is_a_users(Path(file)):
             del sys.modules[name]
 
 
