@@ -103,7 +103,7 @@ def test_a_case_is_inconclusive_where_neither_words_nor_real_values_decide() -> 
     assert compare(hidden, words(EXACT), real=real(EXACT + 1e-9)).outcome is Outcome.WRONG_MATHEMATICS
     neither = verdict(compare(hidden, words(EXACT), real=real(error=np.inf)), hidden, (("comparison", "k.py:3"),))
     assert (neither.decision, neither.basis) == (Decision.INCONCLUSIVE, str(Basis.BOUND))
-    assert neither.message == "no word of this case can be decided, and its real values hang on: comparison at k.py:3"
+    assert neither.message == "no word of this case can be decided, and its unrounded values depend on: comparison at k.py:3"
 
 
 @pytest.mark.parametrize(
