@@ -64,9 +64,9 @@ def test_a_kernel_whose_words_depend_on_the_row_alone_passes_each_check() -> Non
         ("neighbour_row", "neighbours", "other bytes beside the operands (1)", OF_PARTS),
         ("alignment", "alignment", "each operand 32 bytes further", OF_PARTS),
         ("split_by_batch", "batch", "rows = 1 for 21, from 10", OF_PARTS),
-        ("row_position", "batch", "rows = 1 for 21, from 10", "it launches squares for squares, squares"),
+        ("row_position", "batch", "rows = 1 for 21, from 10", "it launches squares instead of squares, squares"),
         ("row_position", "position", "the rows along rows in another order", BY_PLACE),
-        ("small_constant", "scale", "x times 4: out times 2^4", "2^4 times as much is due; the kernel adds or compares with"),
+        ("small_constant", "scale", "x times 4: out times 2^4", "2^4 times as much is expected; the kernel adds or compares with"),
     ],
 )
 def test_each_dependence_fails_with_its_first_word_and_cause(

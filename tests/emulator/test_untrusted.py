@@ -138,7 +138,7 @@ ATTACKS: dict[str, tuple[Edit, str, str]] = {
         lambda t: re.sub(r"ttg.shared = \d+", "ttg.shared = 1099511627776", t), "out of resources", "sm_80 has",
     ),
     "tensor memory where there is none": (
-        lambda t: re.sub(r"ttg.tensor_memory_size = \d+", "ttg.tensor_memory_size = 512", t), "out of resources", "sm_80 has",
+        lambda t: re.sub(r"ttg.tensor_memory_size = \d+", "ttg.tensor_memory_size = 512", t), "refused", "sm_80 has",
     ),
     "no warps": (lambda t: re.sub(r'"ttg.num-warps" = \d+', '"ttg.num-warps" = 0', t), "refused", "num-warps is 0"),
     "less than no warps": (lambda t: re.sub(r'"ttg.num-warps" = \d+', '"ttg.num-warps" = -4', t), "refused", "num-warps is -4"),

@@ -197,8 +197,11 @@ def test_a_worker_is_forked_from_pytest_and_has_nothing_of_it(tmp_path: Path) ->
     """A user's module that conftest.py has changed is imported anew, warnings are no errors, what is printed goes to the log."""
     for name, text in {"beside": "value = 1", "conftest": "import beside\nbeside.value = 2", "test_mine": MINE}.items():
         (tmp_path / f"{name}.py").write_text(text)
-    words = [sys.executable, "-m", "pytest", "-q", "-W", "error", "--bv-target", "sm_90"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    plugin = ["-p", "bitverdict.harness.frontends.pytest_options"]
+    words = [sys.executable, "-m", "pytest", *plugin, "-q", "-W", "error", "--bv-target", "sm_90"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")} | {
+        "PYTHONPATH": str(Path(__file__).resolve().parents[2])
+    }
     told = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True).stdout
     assert "1 failed" in told and "no Triton kernel was launched" in told, told
     (_, of_pytest), *of_workers = (line.split(maxsplit=1) for line in (tmp_path / "seen").read_text().splitlines())

@@ -183,11 +183,11 @@ TORCH_SAYS = (
     "Process 7 has 130 GiB memory in use."
 )
 SHORT = (
-    (OutOfMemoryError(TORCH_SAYS), "on the GPU (20.00 GiB asked, 5.25 GiB free)", "BITVERDICT_GPU_SLOTS"),
+    (OutOfMemoryError(TORCH_SAYS), "on the GPU (20.00 GiB requested, 5.25 GiB free)", "BITVERDICT_GPU_SLOTS"),
     (RuntimeError("Triton Error [CUDA]: out of memory"), "on the GPU", "--jobs"),
     (RuntimeError("CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA"), "on the GPU", "--jobs"),
-    (MemoryError("Unable to allocate 8.00 TiB for an array"), "on the host (8.00 TiB asked)", "a smaller case"),
-    (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes."), "(4 bytes asked)", "pytest -n"),
+    (MemoryError("Unable to allocate 8.00 TiB for an array"), "on the host (8.00 TiB requested)", "a smaller case"),
+    (RuntimeError("CPUAllocator: can't allocate memory: you tried to allocate 4 bytes."), "4 bytes requested", "pytest -n"),
     (OSError(12, "Cannot allocate memory"), "on the host", "--jobs"),
 )
 
@@ -232,7 +232,7 @@ def test_memory_short_for_the_reference_is_inconclusive_either() -> None:
     assert (verdict.decision, verdict.outcome) == (
         Decision.INCONCLUSIVE,
         Outcome.OUT_OF_MEMORY,
-    ) and "9.00 GiB asked" in verdict.message
+    ) and "9.00 GiB requested" in verdict.message
 
 
 @pytest.mark.parametrize(

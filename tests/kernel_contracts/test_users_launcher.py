@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_imported_is_told_in_one_line_with_status_2(
     (outside / "mine.py").write_text(text)
     assert main(["run", "matmul", "--launcher", "mine.py:matmul"]) == 2
     told = capsys.readouterr().err
-    assert said in told and told.count("\n") == 1 and "mend the file" in told
+    assert said in told and told.count("\n") == 1 and "fix the file" in told
 
 
 def test_a_module_that_cannot_be_imported_is_told_in_a_line_with_status_2(
@@ -173,7 +173,7 @@ def test_a_module_that_cannot_be_imported_is_told_in_a_line_with_status_2(
     (outside / "broken_module.py").write_text("def matmul(a, b)\n    return a\n")
     assert main(["run", "matmul", "--launcher", "broken_module:matmul"]) == 2
     told = capsys.readouterr().err
-    assert "SyntaxError: expected ':' (line 1); mend the module" in told and told.count("\n") == 1
+    assert "SyntaxError: expected ':' (line 1); fix the module" in told and told.count("\n") == 1
 
 
 STRIDE = "offs_k[None, :] * stride_ak\n"

@@ -598,13 +598,13 @@ def _stray(
     if mask is not None:
         bad_lanes &= mask
     where = np.argwhere(bad_lanes)[0]
-    first_place, bad_count = int(offsets[tuple(where)]), int(bad_lanes.sum())
+    first_place = int(offsets[tuple(where)])
     element, count = (first_place - region.low) // size, (region.high - region.low) // size
     beyond = f"beyond its {count} element{'s' * (count != 1)}" if not 0 <= element < count else "which its strides skip"
     return EmulatedFault(
         f"stray {verb}",
         f"{verb} at byte {first_place - region.low} of {region.name}, which its sizes and strides do "
-        f"not reach (it spans {region.high - region.low} bytes); {bad_count} such element{'s' * (bad_count != 1)}, first at "
+        f"not reach (it spans {region.high - region.low} bytes); {int(bad_lanes.sum())} such elements, first at "
         f"{where.tolist()} of the tile, in program {agent.place}",
         op.location,
         {

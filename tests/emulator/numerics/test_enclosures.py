@@ -91,8 +91,8 @@ def test_a_later_launch_reads_the_enclosure_until_the_word_is_written() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "what"),
-    [("bits", "a value"), ("masked", "a mask that hangs on a value"), ("address", "an address that hangs on a value"),
-     ("branch", "a branch that hangs on a value")],
+    [("bits", "a value"), ("masked", "a mask that depends on a value"), ("address", "an address that depends on a value"),
+     ("branch", "a branch that depends on a value")],
 )  # fmt: skip
 def test_masks_addresses_branches_and_bits_of_enclosed_values_are_refused(kind: str, what: str) -> None:
     with pytest.raises(EmulatedFault, match=rf"not modelled: .*of {what} that is enclosed"), emulated("sm_90"):
