@@ -211,6 +211,7 @@ def test_a_word_inside_its_enclosure_is_open_and_outside_is_a_fault() -> None:
 def test_integers_of_an_open_sum_are_held_to_both_of_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative ones: as codes of floats they would stand in the other order."""
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())  # whatever the compiled program says
+    monkeypatch.setattr(Contraction, "registers", {})
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     x, y = (torch.rand(64, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))

@@ -20,6 +20,7 @@ N = 64
 def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled program leaves each choice of a sum open, in every test of a file that imports this."""
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
+    monkeypatch.setattr(Contraction, "registers", {})
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 

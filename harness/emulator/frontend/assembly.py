@@ -80,15 +80,13 @@ def ptx(program: str, capability: int, *, fuses_sums: bool, flushes: bool = True
 
 
 @in_compiler_process
-def ptx_beside_scalars(program: str, capability: int) -> tuple[str, str | None]:
-    """`ptx` with fusion, and that of the same program without LLVM's SLP vectoriser where the vectoriser packed sums or products,
-    else None. The vectoriser puts several operations of the tile program under the line of one."""
+def ptx_beside_packing(program: str, capability: int) -> tuple[str, bool]:
+    """`ptx` with fusion, and whether LLVM's SLP vectoriser packed sums or products. The vectoriser puts several operations of the
+    tile program under the line of one."""
     backend, options = _backend(capability, True)
     whole = _llvm(program, capability, options)
-    text = backend.make_ptx(whole, {}, options, capability)
-    if not (installed_release().vectorises(capability, program) and _PACKED_ARITHMETIC.search(whole)):
-        return text, None
-    return text, backend.make_ptx(_llvm(program, capability, options, packs=False), {}, options, capability)
+    packs = installed_release().vectorises(capability, program) and bool(_PACKED_ARITHMETIC.search(whole))
+    return backend.make_ptx(whole, {}, options, capability), packs
 
 
 @in_compiler_process
@@ -136,7 +134,7 @@ def placed_columns(text: str) -> tuple[str, dict[int, tuple[int, int]]]:
             number = numbers.setdefault((int(place[2]), int(place[3])), len(numbers) + 1)
             raw = f"{place[1]}{number} 1"
         elif raw.startswith("$") and raw.rstrip().partition("//")[0].rstrip().endswith(":"):
-            output_lines.append(f"\t{LABEL} \t;")
+            output_lines.append(f"\t{LABEL} \t{raw.partition(':')[0]};")
         output_lines.append(raw)
     return "\n".join(output_lines) + "\n", {number - 1: mark for mark, number in numbers.items()}
 
@@ -151,26 +149,18 @@ def _add_locations(program: str) -> str:
     return "\n".join(_PLACE.sub(f' loc("tile program":{n}:1)', line) for n, line in enumerate(program.split("\n"), 1))
 
 
-_FUNCTION_END = re.compile(r"^  \}\) \{(?=noinline)", re.M)
-_WITHOUT_VECTORS = '  }) {passthrough = ["noimplicitfloat"], '
-"""LLVM's vectoriser leaves such a function as it is (`SLPVectorizerPass::runImpl`)."""
-
-
-def _llvm(program: str, capability: int, options: CUDAOptions | HIPOptions, *, packs: bool = True) -> str:
+def _llvm(program: str, capability: int, options: CUDAOptions | HIPOptions) -> str:
     """Optimised LLVM IR of a tile program's text. NotAssembled where the compiler refuses."""
     version = get_ptx_version_from_options(options, capability)
-    placed = _add_locations(program)
-    if not packs and "disable_slp_vectorizer" not in installed_release().optimizer_keywords:
-        placed = _FUNCTION_END.sub(_WITHOUT_VECTORS, placed)
     try:
-        module = read_back(placed)
+        module = read_back(_add_locations(program))
         manager = ir.pass_manager(module.context)
         passes = (*installed_release().conversion, *installed_release().to_llvm)
         add_passes(manager, passes, capability=capability, ptx=version, consan=False)
         manager.run(module, "assembly")
     except RuntimeError as error:
         raise NotAssembled(f"sm_{capability}: {error}") from error
-    return _optimize_llvm(module, options, capability, packs and installed_release().vectorises(capability, program))
+    return _optimize_llvm(module, options, capability, installed_release().vectorises(capability, program))
 
 
 def _optimize_llvm(module: ir.module, options: CUDAOptions | HIPOptions, capability: int, packs: bool) -> str:

@@ -6,19 +6,18 @@ are computed in narrower formats. Then ptxas contracts what LLVM left (PTX ISA 9
 modifier, and the product that it makes of `div.full`), after its own unrolling. No rule on the tile program says where a product
 and its sum end up, so the compiled program is asked (`assembly`). What it said is kept on disk beside Triton's own compilations.
 
-LLVM's SLP vectoriser puts the sums of several lines under one of them. Then the program is compiled without it, too: where the
-floats of that are the same (`same_programs`), its lines are read.
+LLVM's SLP vectoriser puts the sums of several lines under one of them. Then each register of a sum is found by what it
+computes (`value_numbers`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from triton.runtime.cache import get_cache_manager
@@ -26,12 +25,10 @@ from triton.runtime.cache import get_cache_manager
 from bitverdict.harness.emulator.compiler_digest import digest
 from bitverdict.harness.emulator.frontend import amd_assembly
 from bitverdict.harness.emulator.frontend.assembly import (
-    FIRST_PLACE,
     Instruction,
     NotAssembled,
     instructions,
-    number_floats,
-    ptx_beside_scalars,
+    ptx_beside_packing,
 )
 from bitverdict.harness.emulator.frontend.assembly_sums import AssemblySums, assembly_sums, flatten
 from bitverdict.harness.emulator.frontend.float_instructions import (
@@ -48,8 +45,7 @@ from bitverdict.harness.emulator.frontend.float_instructions import (
     parts_of,
 )
 from bitverdict.harness.emulator.frontend.fold_sums import FoldSums, MarkedProgram, fold_sums
-from bitverdict.harness.emulator.frontend.region_sums import RegionSums, region_sums
-from bitverdict.harness.emulator.frontend.same_programs import same_lines
+from bitverdict.harness.emulator.frontend.region_sums import RegionSums, region_sums, register_sums
 from bitverdict.harness.emulator.mlir_reader import Operation, Program
 
 _OWN_SUMS = (
@@ -61,7 +57,7 @@ _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.exter
 """Operations that AMD's compiler writes out in sums and products of its own."""
 _MOST_IN_PROCESS = 256  # entries of one process
 _process_results: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_FORMAT_VERSION = "33"  # changes when what is kept on disk does
+_FORMAT_VERSION = "49"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -160,57 +156,79 @@ class Contraction:
         return {pair: dict(lines) for pair, lines in self._combinations[last_line]}
 
     @cached_property
+    def registers(self) -> dict[int, list[int | None]]:
+        """The side whose product each register of a sum outside of regions takes in, None where it adds, by the line of the sum;
+        empty where that is not known."""
+
+        def read_sums() -> list:
+            sums = [op for op in self.program.operations() if op.name in ("arith.addf", "arith.subf")]
+            try:
+                return [[op.line, register_sums(self._marked_program, op)] for op in sums]
+            except NotAssembled:
+                return []
+
+        return dict(self._compute_once("registers", read_sums))
+
+    @cached_property
+    def _marked_program(self) -> MarkedProgram:
+        return MarkedProgram(self.program.text, self.capability)
+
+    @cached_property
     def _combinations(self) -> dict[int, list]:
         operations = [op for op in self.program.operations() if op.name in ("tt.reduce", "tt.scan") and len(op.regions[0]) == 1]
-        program = cache(lambda: MarkedProgram(self.program.text, self.capability))
 
         def read_sums(op: Operation) -> list:
             body = op.regions[0][0].operations
             if len(body) > 2:
-                return [(pair, [*lines.items()]) for pair, lines in region_sums(program(), op).items()]
-            return fold_sums(program(), (body[0].line + 1, op.last_line + 1), str(op.inputs[0] and op.inputs[0].element)).to_list()
+                return [(pair, [*lines.items()]) for pair, lines in region_sums(self._marked_program, op).items()]
+            return fold_sums(
+                self._marked_program, (body[0].line + 1, op.last_line + 1), str(op.inputs[0] and op.inputs[0].element)
+            ).to_list()
 
         kept = self._compute_once("combinations", lambda: [*map(read_sums, operations)])
         return {op.last_line: sums for op, sums in zip(operations, kept, strict=True)}
 
-    @property
+    @cached_property
     def fates(self) -> dict[int, Fate]:
         """By line of the program's text; -1 has what stands under no sum's line."""
-        return self._reading.fates
+        return {line: _read(kept) for line, kept in self._reading[0]}
 
     @property
     def hidden(self) -> bool:
         """Whether sums may stand under the lines of others."""
-        return self._reading.hidden
+        return bool(self._reading[1])
 
     def removes(self, line: int) -> bool:
         """Whether nothing is left of the sum at `line`, under whatever line."""
         return not self.hidden and line not in self.fates and -1 not in self.fates
 
     @cached_property
-    def _reading(self) -> _Reading:
-        def compute_reading() -> list:
-            return _read_off(*self._texts, self.program).to_list()
+    def _reading(self) -> list:
+        """Fates by line, as JSON; whether the vectoriser packed some."""
 
-        return _Reading.read(self._compute_once("fates", compute_reading))
+        def compute_reading() -> list:
+            text, is_packed = self._packed_text
+            return [[[line, _fate_as_list(fate)] for line, fate in fates(text, self.program).items()], is_packed]
+
+        return list(self._compute_once("fates", compute_reading))
 
     @cached_property
     def machine_places(self) -> tuple[set[int], set[int]]:
         """As the function of that name, of this program."""
-        joined, added = self._compute_once("machine", lambda: [*map(sorted, machine_places(self._texts[0], self.capability))])
+        joined, added = self._compute_once("machine", lambda: [*map(sorted, machine_places(self._packed_text[0], self.capability))])
         return set(joined), set(added)
 
     @cached_property
-    def _texts(self) -> tuple[str, str | None]:
-        text, scalars = ptx_beside_scalars(self.program.text, self.capability)
-        return flatten(text), scalars and flatten(scalars)
+    def _packed_text(self) -> tuple[str, bool]:
+        text, is_packed = ptx_beside_packing(self.program.text, self.capability)
+        return flatten(text), is_packed
 
     @cached_property
     def assembly_sums(self) -> AssemblySums:
         """As the function of that name, of this program."""
 
         def read_sums() -> list:
-            found = assembly_sums(self._texts[0], self.capability)
+            found = assembly_sums(self._packed_text[0], self.capability)
             return [[line, [[number, sorted(sides)] for number, sides in sums.items()]] for line, sums in found.items()]
 
         kept = self._compute_once("assembly", read_sums)
@@ -232,48 +250,6 @@ class Contraction:
         return found
 
 
-@dataclass
-class _Reading:
-    """Fates by line; whether sums may be hidden under the lines of others."""
-
-    fates: dict[int, Fate]
-    hidden: bool
-
-    def to_list(self) -> list:
-        """As JSON."""
-        return [[[line, _fate_as_list(fate)] for line, fate in self.fates.items()], self.hidden]
-
-    @classmethod
-    def read(cls, kept: list) -> _Reading:
-        told, hidden = kept
-        return cls({line: _read(fate) for line, fate in told}, hidden)
-
-
-def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
-    """From PTX, and from that of the same program without the vectoriser, where it packed something."""
-    if scalars is None:
-        return _Reading(fates(text, program), hidden=False)
-    found = same_lines(number_floats(text), number_floats(scalars))
-    if found is None:
-        return _Reading(fates(text, program), hidden=True)
-    places = {number - FIRST_PLACE: {each - FIRST_PLACE for each in packed_lines} for (_, number), packed_lines in found.items()}
-    own, mixed_lines, lines_by_place = set(_own_lines(program)), set[int](), dict[int, set[int]]()
-    lines = {instruction.place: instruction.line for instruction in instructions(text) if instruction.place >= 0}
-    for instruction in instructions(scalars):
-        packed_lines = {lines[place] for place in places.get(instruction.place, ()) if place in lines}
-        if instruction.line in own:
-            mixed_lines |= packed_lines - {instruction.line}
-        else:
-            lines_by_place[instruction.place] = packed_lines
-    # a line that is lost without the vectoriser, and not with it
-    kept = {place: packed_lines & own - mixed_lines for place, packed_lines in lines_by_place.items()}
-    scalar_fates = fates(scalars, program, {place: line for place, one in kept.items() if len(one) == 1 for line in one})
-    for fate in scalar_fates.values():
-        for name in ("sum_places", "product_places"):
-            setattr(fate, name, set().union(*(places.get(place, {-1}) for place in getattr(fate, name))))
-    return _Reading(scalar_fates, hidden=False)
-
-
 def _fate_as_list(fate: Fate) -> list:
     addends = [sorted(lines) for lines in fate.addends]
     multiplied = sorted(fate.factor_lines)
@@ -290,15 +266,12 @@ def _read(kept: list) -> Fate:
     return Fate(plain, fused, set(formats), every, open_, added, pairs, *places)
 
 
-def fates(text: str, program: Program, renamed: Mapping[int, int] = MappingProxyType({})) -> dict[int, Fate]:
-    """By line of the program's text, from its PTX; -1 has what stands under no sum's line. `renamed`: the line of an instruction,
-    by its place."""
-    return fates_of(by_halves(list(instructions(text))), program, renamed)
+def fates(text: str, program: Program) -> dict[int, Fate]:
+    """By line of the program's text, from its PTX; -1 has what stands under no sum's line."""
+    return fates_of(by_halves(list(instructions(text))), program)
 
 
-def fates_of(
-    instructions: list[Instruction], program: Program, line_numbers: Mapping[int, int] = MappingProxyType({})
-) -> dict[int, Fate]:
+def fates_of(instructions: list[Instruction], program: Program) -> dict[int, Fate]:
     """As `fates`, of the instructions `listed`."""
     definitions: Definitions = {}
     for instruction in instructions:
@@ -310,7 +283,7 @@ def fates_of(
         kind, modifiers, form = parts_of(instruction.opcode)
         if not form or kind not in ("fma", "add", "sub") or multiplies(instruction, definitions):
             continue
-        line = line_numbers.get(instruction.place, instruction.line)
+        line = instruction.line
         if line not in own and doubles(instruction, definitions):
             continue
         fate = fates_by_line.setdefault(line if line in own else -1, Fate())

@@ -1,12 +1,10 @@
-"""The PTX of a tile program with reductions: the mark of each instruction, and what each register depends on (`fold_sums`)."""
+"""The PTX of a tile program with reductions: the mark of each instruction, and what each register is made of (`fold_sums`)."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from bitverdict.harness.emulator.frontend.assembly import LABEL, Instruction, instructions, placed_columns
 from bitverdict.harness.emulator.frontend.float_instructions import Definitions
@@ -15,9 +13,7 @@ from bitverdict.harness.emulator.frontend.fold_dialect import (
     SHARED,
     Mark,
     Source,
-    all_sources,
     integer_result,
-    nearest_sources,
 )
 
 _REGISTER = re.compile(r"%\w+")
@@ -34,7 +30,6 @@ class FoldCode:
     marks: dict[int, Mark]  # of an instruction, by identity
     addressed_lines: set[int]
     repeated_loads: dict[int, int]  # of those under one mark in one block, by identity: which of them it is
-    known_sources: dict[tuple[str, int | None], frozenset[Source]] = field(default_factory=dict)
     integers: dict[str, int | None] = field(default_factory=dict)
 
     @classmethod
@@ -47,20 +42,26 @@ class FoldCode:
         )
         last_writers: dict[str, Instruction] = {}  # by register, what writes it last in this block
         loads = defaultdict[tuple[int, Mark], list[Instruction]](list)  # by block and mark, from shared memory
-        block = 0
+        block, statements = 0, list(instructions(column_text))
+        writers = _writers_before(statements)
 
         def leave() -> None:
+            nonlocal block
             for name, instruction in last_writers.items():
                 definitions[name].append(instruction)
             current_names.clear()
             last_writers.clear()
+            block += 1
 
-        for number, statement in enumerate(instructions(column_text)):
+        def name_now(found: re.Match) -> str:
+            name = found[0]
+            return current_names.get(name) or "@".join((name, *map(str, writers.get((block, name), ()))))
+
+        for number, statement in enumerate(statements):
             if statement.opcode == LABEL:
                 leave()
-                block += 1
                 continue
-            reads = (_REGISTER.sub(lambda found: current_names.get(found[0], found[0]), read) for read in statement.reads)
+            reads = (_REGISTER.sub(name_now, read) for read in statement.reads)
             instruction = replace(statement, reads=tuple(reads))
             mark = marks[statement.line] if statement.line >= 0 else (0, 0)
             marked_instructions.append((instruction, mark))
@@ -72,48 +73,25 @@ class FoldCode:
             if statement.opcode.startswith("bra"):
                 leave()
         leave()
+        for (_, name), numbers in writers.items():
+            listed = [instruction for number in numbers for instruction in definitions.get(f"{name}@{number}", ())]
+            definitions["@".join((name, *map(str, numbers)))] = listed
         repeated_loads = {id(load): number for listed in loads.values() if len(listed) > 1 for number, load in enumerate(listed)}
         mark_of = {id(read): mark for read, mark in marked_instructions}
         return cls(marked_instructions, dict(definitions), mark_of, addressed_lines, repeated_loads)
 
-    def sources(self, name: str, half: int | None = None) -> frozenset[Source]:
-        """What register `name`, or one `half` of it, depends on."""
-        return all_sources((name, half), self._steps, self.known_sources)
-
-    def nearest(self, names: Iterable[str], half: int | None) -> frozenset[Source]:
-        """What the product of the registers `names`, or of one `half` of them, depends on by the fewest operations."""
-
-        def counts(at: tuple[str, int | None]) -> bool:
-            return any(
-                each.opcode.partition(".")[0] in ("add", "sub", "mul", "fma", "div") for each in self.definitions.get(at[0], [])
-            )
-
-        return nearest_sources([(name, half) for name in names], partial(self._steps, loads=("ld",)), counts)
-
-    def _steps(
-        self, name: str, half: int | None, loads: tuple[str, ...] = ("ld", "atom", "mma", "wgmma", "tcgen05")
-    ) -> tuple[set[Source], list[tuple[str, int | None]]]:
-        """What `_step` finds of all that write `name`; of the loads alone where there are any: what a guarded one leaves in
-        place is written before it."""
-        sources, operands = set[Source](), list[tuple[str, int | None]]()
-        makers = self.definitions.get(name, [])
-        loading = [each for each in makers if each.opcode.startswith(loads) and not each.opcode.startswith("ld.param")]
-        for maker in loading or makers:
-            made, taken = self._step(maker, name, half)
-            sources |= made
-            operands += taken
-        return sources, operands
-
-    def _step(self, maker: Instruction, name: str, half: int | None) -> tuple[set[Source], list[tuple[str, int | None]]]:
+    def step(self, maker: Instruction, name: str, half: int | None) -> tuple[set[Source], list[tuple[str, int | None]]]:
         kind, name = maker.opcode.partition(".")[0], name.partition("@")[0]
         reads = [read for read in maker.reads if read.startswith("%")]
-        if kind in ("ld", "atom", "mma", "wgmma", "tcgen05", "ldmatrix", "shfl"):
+        if kind in ("ld", "atom", "mma", "wgmma", "tcgen05", "ldmatrix", "shfl", "redux"):
             if maker.opcode.startswith("ld.param"):
                 return set(), []
-            byte = maker.writes.index(name) * _bits(maker.opcode) // 8 + (half or 0) * 2
+            bits = _bits(maker.opcode)
+            byte = maker.writes.index(name) * bits // 8 + (half or 0) * bits // 16
             line, column = self.marks[id(maker)]
-            if maker.opcode.startswith("ld.shared") and (line in self.addressed_lines or id(maker) in self.repeated_loads):
-                address = self._address(maker) if line in self.addressed_lines else None
+            is_known = line in self.addressed_lines or not line  # without a line it was moved out of a loop or a branch
+            if maker.opcode.startswith("ld.shared") and (is_known or id(maker) in self.repeated_loads):
+                address = self._address(maker) if is_known else None
                 repeated = self.repeated_loads.get(id(maker), 0)
                 return {(line, SHARED, -1 - repeated if address is None else (address + byte))}, []  # else it is like no other
             return {(line, column, byte)}, []
@@ -171,6 +149,41 @@ class FoldCode:
         return integer_result(kind, *values) if len(values) == 2 and None not in values else None  # type: ignore[arg-type]
 
 
+def _writers_before(statements: list[Instruction]) -> dict[tuple[int, str], list[int]]:
+    """The numbers of the statements that may have written a register before a block, by the block and the register, where several
+    blocks write it. A block ends at a label or behind a branch."""
+    block_writes, entries, jumps, falls = [dict[str, int]()], dict[str, int](), list[tuple[int, str]](), set[int]()
+    for number, statement in enumerate(statements):
+        if statement.opcode == LABEL:
+            falls.add(len(block_writes))
+            block_writes.append({})
+            entries[statement.writes[0]] = len(block_writes) - 1
+            continue
+        block_writes[-1] |= dict.fromkeys(statement.writes, number)
+        if statement.opcode.startswith("bra"):
+            jumps.append((len(block_writes) - 1, statement.reads[-1]))
+            falls |= set() if statement.opcode.endswith(".uni") else {len(block_writes)}
+            block_writes.append({})
+    before = [{block - 1} & {start - 1 for start in falls} for block in range(len(block_writes))]
+    for block, label in jumps:
+        before[entries[label]].add(block)
+    counts = Counter(name for names in block_writes for name in names)
+    writers = dict[tuple[int, str], list[int]]()
+    for name in (name for name, count in counts.items() if count > 1 and name.startswith("%")):
+        incoming_numbers = [set[int]() for _ in block_writes]
+        outgoing_numbers = [{names[name]} if name in names else set[int]() for names in block_writes]
+        changes = True
+        while changes:
+            changes = False
+            for block, blocks in enumerate(before):
+                numbers = set().union(*(outgoing_numbers[previous] for previous in blocks))
+                if numbers != incoming_numbers[block]:
+                    incoming_numbers[block], changes = numbers, True
+                    outgoing_numbers[block] = outgoing_numbers[block] if name in block_writes[block] else numbers
+        writers |= {(block, name): sorted(numbers) for block, numbers in enumerate(incoming_numbers) if numbers}
+    return writers
+
+
 def _permuted_half(instruction: Instruction, half: int) -> tuple[str, int] | None:
     """The register, and the half of it, that a `prmt.b32` puts in the `half` of its result; None where it is no whole half."""
     *sources, selector = instruction.reads
@@ -183,5 +196,8 @@ def _permuted_half(instruction: Instruction, half: int) -> tuple[str, int] | Non
 
 
 def _bits(opcode: str) -> int:
+    """Of each register that an instruction writes."""
+    if opcode.startswith("ldmatrix"):
+        return 32  # two elements of 16
     found = re.search(r"[bfsu](\d+)$", opcode)
     return int(found[1]) if found else 32

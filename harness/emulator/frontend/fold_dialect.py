@@ -1,4 +1,4 @@
-"""The additions of one reduction or scan in LLVM's dialect, and what each depends on (`fold_sums`).
+"""The additions of one reduction or scan in LLVM's dialect, and what each is made of (`fold_sums`).
 
 A *mark* is the line and column of an instruction, a *source* a byte that was loaded. LLVM joins loads from shared memory and splits
 them, under one mark: such a byte is known by its line and by its address in the first thread.
@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 Source = tuple[int, int, int]  # line and column of what loads, and the byte of the result; or line, SHARED and the address
 SHARED = -1
@@ -24,7 +23,6 @@ _BLOCK = re.compile(r"\s*(\^\w+)(?:\((.*)\))?:")
 _BRANCH_ARGUMENTS = re.compile(r"(\^\w+)(?:\(([^:)]*) : )?")
 _BYTES = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8, "ptr": 8}
 _LOADS = ("inline_asm", "load", "nvvm.ldmatrix", "atomicrmw", "cmpxchg", "nvvm.")
-_ARITHMETIC = ("fadd", "fsub", "fmul", "fdiv", "intr.fma", "intr.fmuladd")
 _CONSTANT = re.compile(r"(-?\d+) :")
 EMPTY_PATH: Path = ()
 FIRST_THREAD = ("tid.x", "laneid", "warp_id")  # what is 0 in the first thread
@@ -39,18 +37,19 @@ _CAST = "builtin.unrealized_conversion_cast"
 
 @dataclass
 class FoldAddition:
-    """One addition of the dialect: its mark, and of each of its lanes the registers that its two sides are (None for none) and what
-    each side depends on."""
+    """One addition of the dialect: its mark, and of each of its lanes the registers that its two sides are (None for none)."""
 
+    name: str
     mark: Mark
-    lanes: list[tuple[tuple[int | None, int | None], tuple[frozenset[Source], frozenset[Source]]]]
+    lanes: list[tuple[int | None, ...]]
     products: tuple[frozenset[Mark], frozenset[Mark]]  # the multiplications that the sides are
     names: tuple[str, str]  # the values that the sides are
     is_used: bool  # not where selects whose condition is a constant pass it by, as what stands before the first element
 
     @property
-    def sources(self) -> frozenset[Source]:
-        return frozenset().union(*(side for _, sides in self.lanes for side in sides))
+    def paths(self) -> list[Path]:
+        """Of each lane, in the value."""
+        return [((lane, 0),) for lane in range(len(self.lanes))] if len(self.lanes) > 1 else [EMPTY_PATH]
 
 
 class FoldDialect:
@@ -62,10 +61,12 @@ class FoldDialect:
         self.handed: dict[str, list[str]] = defaultdict(list)  # argument of a block -> what branches give it
         arguments: dict[str, list[str]] = {}
         branches: list[tuple[str, list[str]]] = []
-        self.known: dict[tuple[str, Path], frozenset[Source]] = {}
         self.users: dict[str, list[str]] = defaultdict(list)  # value -> what is made of it, "" for what makes nothing
         self.integers: dict[tuple[str, bool], int | None] = {}
+        self.parameters: dict[str, int] = {}  # of functions, by name
         for line in text.splitlines():
+            if "llvm.func" in line:
+                self.parameters |= {name: number for number, name in enumerate(re.findall(r"(%[\w.$-]+): ", line))}
             user, _, operands = line.partition(" = ") if " = " in line else ("", "", line)
             for name in _NAME.findall(operands):
                 self.users[name].append(user.strip().partition(":")[0])
@@ -83,24 +84,18 @@ class FoldDialect:
         self.unknown_lines = {line for line, rest in shared_loads if self._shared_address(rest) is None}
         self.addressed_lines = {line for line, _ in shared_loads} - self.unknown_lines
 
-    def sources(self, name: str, path: Path = EMPTY_PATH, near: bool = False) -> frozenset[Source]:
-        """What the part `path` of the value `name` depends on; `near`: by the fewest operations."""
-        if near:
-            return nearest_sources([(name, path)], self._step, lambda at: self.made.get(at[0], ("",))[0] in _ARITHMETIC)
-        return all_sources((name, path), self._step, self.known)
-
-    def _step(self, name: str, path: Path) -> tuple[set[Source], list[tuple[str, Path]]]:
+    def step(self, name: str, path: Path) -> tuple[set[Source], list[tuple[str, Path]]]:
         if name not in self.made:
             return set(), [(operand, path) for operand in self.handed.get(name, ())]
         operation, rest, mark = self.made[name]
         names = _NAME.findall(rest.partition(" : ")[0])
         if operation == "extractvalue":
-            return set(), [(names[0], ((self._index(rest), self._struct_part(rest)), *path))]
+            return set(), [(names[0], ((self.index(rest), self._struct_part(rest)), *path))]
         if operation == "insertvalue":
             value, into = names
             if not path:
                 return set(), [(value, path), (into, path)]
-            return set(), [(value, path[1:]) if path[0][0] == self._index(rest) else (into, path)]
+            return set(), [(value, path[1:]) if path[0][0] == self.index(rest) else (into, path)]
         if operation == "extractelement":
             return set(), [(names[0], (*self._element(names[1], rest), *path))]
         if operation == "insertelement":
@@ -155,7 +150,7 @@ class FoldDialect:
         operands = _NAME.findall(rest.partition(" : ")[0])
         if operation == "extractvalue":
             inner = self.made.get(operands[0], ("", "", (0, 0)))
-            while inner[0] == "insertvalue" and self._index(inner[1]) != self._index(rest):
+            while inner[0] == "insertvalue" and self.index(inner[1]) != self.index(rest):
                 inner = self.made.get(_NAME.findall(inner[1])[1], ("", "", (0, 0)))
             return self.constant(_NAME.findall(inner[1])[0], first_thread) if inner[0] == "insertvalue" else None
         values = [self.constant(each, first_thread) for each in operands]
@@ -184,7 +179,7 @@ class FoldDialect:
         part = rest.rpartition("struct<(")[2].partition(",")[0].rstrip(">) ")
         return _BYTES.get(part, 4)
 
-    def _index(self, rest: str) -> int:
+    def index(self, rest: str) -> int:
         found = re.search(r"\[(\d+)\]", rest)
         return int(found[1]) if found else 0
 
@@ -214,7 +209,7 @@ class FoldDialect:
             seen.add(place)
             operation, _, mark = self.made.get(place[0], ("", "", (0, 0)))
             if not operation or operation in ("fneg", "bitcast", _CAST) or operation.startswith(("extract", "insert")):
-                worklist += self._step(*place)[1]
+                worklist += self.step(*place)[1]
             elif operation == kind or not kind:
                 marks |= self.equal_products.get(self._factors(place[0]), {mark}) if operation == "fmul" else {mark}
                 worklist += self._beside_zero(*place) if not kind else ()
@@ -254,7 +249,7 @@ class FoldDialect:
         """What stands behind the constant that the value `name` is, seen through structs; empty where it is none."""
         place = name, EMPTY_PATH
         while (operation := self.made.get(place[0], ("", "", (0, 0)))[0]).startswith(("extractvalue", "insertvalue", "bitcast")):
-            steps = self._step(*place)[1]
+            steps = self.step(*place)[1]
             if len(steps) != 1:
                 return ""
             (place,) = steps
@@ -286,13 +281,9 @@ class FoldDialect:
         left, right = self.operands(name)[:2]
         sides = [self.register_of(each, registers) for each in (left, right)]
         count = max(map(len, sides))
-        lanes = []
-        for lane in range(count):
-            path: Path = ((lane, 0),) if count > 1 else EMPTY_PATH
-            one, other = (side[lane] if len(side) == count else None for side in sides)
-            lanes.append(((one, other), (self.sources(left, path), self.sources(right, path))))
+        lanes = [tuple(side[lane] if len(side) == count else None for side in sides) for lane in range(count)]
         products = self.products(left), self.products(right)
-        return FoldAddition(self.made[name][2], lanes, products, (left, right), self.is_used(name))
+        return FoldAddition(name, self.made[name][2], lanes, products, (left, right), self.is_used(name))
 
     def combinations(self, lines: Iterable[int]) -> list[dict[int, list[str]]]:
         """What a region whose operations stand at `lines` became each time that it was written out: by line, the values."""
@@ -317,7 +308,7 @@ class FoldDialect:
                 (source,) = _NAME.findall(rest.partition(" : ")[0])
                 struct = struct or source
                 if source == struct:
-                    registers[name] = self._index(rest)
+                    registers[name] = self.index(rest)
             elif operation == "fadd" and mark[0] in lines:
                 sum_list.append(self.addition(name, registers))
         return len(set(registers.values())), sum_list
@@ -332,42 +323,3 @@ def integer_result(operation: str, left: int, right: int) -> int | None:
     if operation not in INTEGER_OPERATIONS or (operation in ("udiv", "urem") and not right) or (operation == "shl" and right > 31):
         return None
     return INTEGER_OPERATIONS[operation](left, right) & _WORD
-
-
-def all_sources(
-    start: Any, step: Callable[..., tuple[set[Source], list]], known_sources: dict[Any, frozenset[Source]]
-) -> frozenset[Source]:
-    """The sources that `step` leads to from `start`; `known` has those of earlier questions, and then of this one."""
-    sources, seen, worklist = set[Source](), set[Any](), [start]
-    while worklist:
-        place = worklist.pop()
-        if place in seen:
-            continue
-        seen.add(place)
-        if place in known_sources:
-            sources |= known_sources[place]
-            continue
-        made, taken = step(*place)
-        sources |= made
-        worklist += taken
-    known_sources[start] = frozenset(sources)
-    return known_sources[start]
-
-
-def nearest_sources(start: list, step: Callable[..., tuple[set[Source], list]], counts: Callable[[Any], bool]) -> frozenset[Source]:
-    """The sources that `step` leads to from `start` by the fewest of the operations that `counts` names."""
-    layer, visited_places = list(start), set[Any]()
-    while layer:
-        layer_sources, next_layer, worklist = set[Source](), list[Any](), layer
-        while worklist:
-            place = worklist.pop()
-            if place in visited_places:
-                continue
-            visited_places.add(place)
-            made, taken = step(*place)
-            layer_sources |= made
-            (next_layer if counts(place) else worklist).extend(taken)
-        if layer_sources:
-            return frozenset(layer_sources)
-        layer = next_layer
-    return frozenset()

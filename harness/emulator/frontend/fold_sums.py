@@ -4,14 +4,14 @@ Triton writes such an operation out in LLVM's dialect as one addition a register
 multiply-add, and of which of two products, LLVM decides for each: its SLP vectoriser may swap the operands of single lanes, and a
 negated product is none. So the additions are followed down to the PTX. Every instruction of the dialect is given a column of its
 own (a *mark*) under its line of the tile program; LLVM carries it along. Where the vectoriser put several under one mark, or a mark
-is lost, an addition is known by what it sums: the bytes that were loaded which it depends on (*sources*). They are told from the
-dialect and from the PTX alike, whatever was done to the arithmetic between.
+is lost, an addition is known by what it computes (`value_numbers`).
 
 What PTX leaves to ptxas (a product and a sum without `.rn`) is read off the machine code. What cannot be told is *open*.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,8 @@ from bitverdict.harness.emulator.frontend.float_instructions import (
     origins,
 )
 from bitverdict.harness.emulator.frontend.fold_code import FoldCode
-from bitverdict.harness.emulator.frontend.fold_dialect import EMPTY_PATH, FoldAddition, FoldDialect, Mark
+from bitverdict.harness.emulator.frontend.fold_dialect import FoldAddition, FoldDialect, Mark, Path
+from bitverdict.harness.emulator.frontend.value_numbers import PRIME, NumberedSum, magnitude, numbered_sums, of_dialect
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,53 @@ class MarkedProgram:
         self.code = FoldCode.from_ptx(self.text, self.dialect.addressed_lines)
 
     @cached_property
+    def _additions(self) -> list[FoldAddition]:
+        dialect = self.dialect
+        return [dialect.addition(name, {}) for name in dialect.order if dialect.made[name][0] in ("fadd", "fsub")]
+
+    @cached_property
+    def _dialect_numbers(self) -> dict[tuple[str, Path], int]:
+        """Of what additions add; not of different values that have one number."""
+        places = [(name, path) for each in self._additions for path in each.paths for name in each.names]
+        values, exact = of_dialect(self.dialect), of_dialect(self.dialect, exact=True)
+        values.number(places)
+        exact.number(places)
+        told_apart = defaultdict[int, set[int]](set)
+        for place, number in values.numbers.items():
+            told_apart[magnitude(number)].add(magnitude(exact.numbers[place]))
+        return {place: values.numbers[place] for place in places if len(told_apart[magnitude(values.numbers[place])]) == 1}
+
+    @cached_property
+    def _code_numbers(self) -> dict[int, list[NumberedSum]]:
+        return numbered_sums(self.code, [(place, each, fuses(each, self.code)) for place, each, _ in float_sums(self.code)])
+
+    def outcomes_by_value(self, addition: FoldAddition, lane: int, form: str) -> list[_Outcome]:
+        """The instructions of the element type `form` that compute a lane of `addition`, by what they compute."""
+        path, minus = addition.paths[lane], self.dialect.made[addition.name][0] == "fsub"
+        left, right = (self._dialect_numbers.get((name, path)) for name in addition.names)
+        if left is None or right is None:
+            return []
+        right = -right % PRIME if minus else right
+        ways = {(right, left): 1, (-right % PRIME, -left % PRIME): 1, (left, right): 0, (-left % PRIME, -right % PRIME): 0}
+        return [
+            _Outcome(ways[each.parts] if each.fuses else None, each.place, is_reached(each.instruction, self.code))
+            for each in self._code_numbers.get(magnitude(left + right), ())
+            if each.parts in ways and form_of(each.instruction.opcode) == form
+        ]
+
+    @cached_property
+    def numbered_places(self) -> set[int]:
+        """The places of all instructions of which it is known what addition they compute."""
+        forms = {form_of(each.instruction.opcode) for found in self._code_numbers.values() for each in found}
+        return {
+            outcome.place
+            for addition in self._additions
+            for lane in range(len(addition.lanes))
+            for form in forms
+            for outcome in self.outcomes_by_value(addition, lane, form)
+        }
+
+    @cached_property
     def joined_places(self) -> set[int]:
         """The places of the PTX of which the machine code makes fused multiply-adds."""
         return machine_places(self.text, self.capability)[0]
@@ -91,13 +139,15 @@ def fold_sums(program: MarkedProgram, lines: tuple[int, int], form: str) -> Fold
         return FoldSums(open=f"computes it in {', '.join(sorted(forms))}")
     first_flags, later_flags = [False] * count, [False] * count
     touched_registers = set[int]()
-    direct = [candidate for candidate in sums if any(register is not None for sides, _ in candidate.lanes for register in sides)]
+    direct = [
+        candidate for candidate in sums if any(register is not None for registers in candidate.lanes for register in registers)
+    ]
     live = [candidate for candidate in sums if candidate.is_used]
     near_sums = line_instructions + unmarked_sums
-    fuses = any(_fuses(candidate, code) for _, candidate, _ in near_sums)
+    is_fused = any(fuses(candidate, code) for _, candidate, _ in near_sums)
     if not direct:
-        return FoldSums(open="fuses it in another way" if fuses else "")
-    if not fuses and (len(near_sums) >= len(live) or not program.is_packed):  # else some stand under another mark
+        return FoldSums(open="fuses it in another way" if is_fused else "")
+    if not is_fused and (len(near_sums) >= len(live) or not program.is_packed):  # else some stand under another mark
         reached = {place for place, candidate, _ in near_sums if is_reached(candidate, code)}
         if reached and reached & program.joined_places:
             return FoldSums(open="leaves it to ptxas, which takes in a product")
@@ -105,13 +155,15 @@ def fold_sums(program: MarkedProgram, lines: tuple[int, int], form: str) -> Fold
     used_places = set[int]()
     for candidate in direct:
         if not candidate.is_used:
-            touched_registers.update(register for registers, _ in candidate.lanes for register in registers if register is not None)
+            touched_registers.update(register for registers in candidate.lanes for register in registers if register is not None)
             continue
         outcomes = []
         for lane in range(len(candidate.lanes)):
-            found = _instructions_of(candidate, lane, near_sums, code, live)
-            used_places.update(place for place, *_ in found)
-            outcomes += [_outcome(candidate, lane, *one, program) for one in found]
+            by_mark = _marked_outcomes(candidate, lane, near_sums, program)
+            is_marked = by_mark and not program.is_packed and all(outcome.side != -1 for outcome in by_mark)
+            lane_outcomes = by_mark if is_marked else program.outcomes_by_value(candidate, lane, form) or by_mark
+            used_places.update(outcome.place for outcome in lane_outcomes)
+            outcomes += lane_outcomes
         sides = set()
         for outcome in outcomes:
             side = outcome.side
@@ -123,18 +175,18 @@ def fold_sums(program: MarkedProgram, lines: tuple[int, int], form: str) -> Fold
             return FoldSums(open="keeps nothing of one of its sums that could be read")
         if len(sides) > 1 or -1 in sides:
             return FoldSums(open="fuses it in one place and not in another")
-        for registers, _ in candidate.lanes:
+        for registers in candidate.lanes:
             for which, register in enumerate(registers):
                 if register is not None:
                     flags = later_flags if register in touched_registers else first_flags
                     flags[register] = which in sides
             touched_registers.update(register for register in registers if register is not None)
-    if any(place not in used_places and _fuses(candidate, code) for place, candidate, _ in line_instructions):
+    if any(place not in used_places and fuses(candidate, code) for place, candidate, _ in line_instructions):
         return FoldSums(open="fuses a product into it that reaches it through a branch, a loop or a select")
     return FoldSums(tuple(first_flags), tuple(later_flags))
 
 
-def _fuses(instruction: Instruction, code: FoldCode) -> bool:
+def fuses(instruction: Instruction, code: FoldCode) -> bool:
     return instruction.opcode.startswith("fma.") and not adds(instruction, code.definitions)
 
 
@@ -146,74 +198,26 @@ def float_sums(code: FoldCode) -> Iterator[tuple[int, Instruction, Mark]]:
             yield instruction.place, instruction, mark
 
 
-def _instructions_of(
-    addition: FoldAddition,
-    lane: int,
-    line_instructions: list[tuple[int, Instruction, Mark]],
-    code: FoldCode,
-    sums: list[FoldAddition],
-) -> list[tuple[int, Instruction, int | None]]:
-    """The instructions that compute one lane of the addition `each`, with the half that does: those of its mark that depend on what
-    it does; else those of another mark, where no other addition depends on the same."""
-    due = frozenset().union(*addition.lanes[lane][1])
-
-    def halves(instruction: Instruction) -> list[int | None]:
-        packed = instruction.opcode.endswith("x2")
-        asked: tuple[int | None, ...] = ((lane,) if len(addition.lanes) > 1 else (0, 1)) if packed else (None,)
-        return [half for half in asked if frozenset().union(*(code.sources(name, half) for name in instruction.reads)) == due]
-
-    matching = [(place, instruction, half, mark) for place, instruction, mark in line_instructions for half in halves(instruction)]
-    if same := [(place, instruction, half) for place, instruction, half, mark in matching if mark == addition.mark]:
-        return same
-    others = [(place, instruction, half) for place, instruction, half, _ in matching]
-    if others and all(_same_sides(other, addition) for other in sums if other.sources == addition.sources):
-        return others
-    mine = [(place, instruction) for place, instruction, mark in line_instructions if mark == addition.mark]
-    half = lane if len(addition.lanes) > 1 else None
-    if len(mine) != 1 or others or (half is None and mine[0][1].opcode.endswith("x2")):
+def _marked_outcomes(
+    addition: FoldAddition, lane: int, line_instructions: list[tuple[int, Instruction, Mark]], program: MarkedProgram
+) -> list[_Outcome]:
+    """What the instructions under the mark of an addition of one lane make of it, whatever they compute. Where the vectoriser
+    packed some, the one there is it where it is known to compute nothing else."""
+    registers, code = addition.lanes[lane], program.code
+    own_instructions = [(place, instruction) for place, instruction, mark in line_instructions if mark == addition.mark]
+    is_alone = len(own_instructions) == 1 and own_instructions[0][0] not in program.numbered_places
+    if len(addition.lanes) > 1 or (program.is_packed and not is_alone):
         return []
-    return [(*mine[0], half if mine[0][1].opcode.endswith("x2") else None)]
-
-
-def _same_sides(one: FoldAddition, other: FoldAddition) -> bool:
-    return {sides for _, sides in one.lanes} == {sides for _, sides in other.lanes}
-
-
-def _outcome(
-    addition: FoldAddition, lane: int, place: int, instruction: Instruction, half: int | None, program: MarkedProgram
-) -> _Outcome:
-    registers, sources = addition.lanes[lane]
-    if not instruction.opcode.startswith("fma.") or adds(instruction, program.code.definitions):
-        return _Outcome(None, place, is_reached(instruction, program.code))
-    leaves = [side for side, register in enumerate(registers) if register is not None]
-    if len(leaves) == 1:
-        return _Outcome(leaves[0], place, False)
-    if addition.products[0] == addition.products[1] and sources[0] == sources[1]:
-        return _Outcome(0, place, False)  # a product and itself
-    return _Outcome(side_by_sources(addition, lane, instruction, half, program), place, False)
-
-
-def side_by_sources(addition: FoldAddition, lane: int, instruction: Instruction, half: int | None, program: MarkedProgram) -> int:
-    """The side whose product a fused multiply-add takes in, by what it depends on, or by the one mark of what it adds; -1 where
-    that does not tell."""
-    dialect, code, sources = program.dialect, program.code, addition.lanes[lane][1]
-    taken = frozenset().union(*(code.sources(name, half) for name in instruction.reads[:2]))
-    rest = code.sources(instruction.reads[2], half)
-    alone = (sources[0] - sources[1], sources[1] - sources[0])
-    for side, other in ((0, 1), (1, 0)):
-        clear = not taken & alone[other] and not rest & alone[side]
-        if clear and (taken & alone[side] or rest & alone[other]):
-            return side
-    near = [dialect.sources(name, ((lane, 0),) if len(addition.lanes) > 1 else EMPTY_PATH, near=True) for name in addition.names]
-    product = code.nearest(instruction.reads[:2], half)
-    if near[0] != near[1] and product in near:
-        return near.index(product)
-    added = {code.marks[id(one)] for one in origins(instruction.reads[2:], code.definitions) if multiplies(one, code.definitions)}
-    if len(addition.lanes) == 1 and not program.is_packed and added:  # each product has its own mark
-        for side, products in enumerate(addition.products):
-            if added <= addition.products[1 - side] and not added & products:
-                return side
-    return -1
+    sides = [side for side, register in enumerate(registers) if register is not None]
+    outcomes = []
+    for place, instruction in own_instructions:
+        side = None
+        if fuses(instruction, code):
+            added = {code.marks[id(one)] for one in origins(instruction.reads[2:], code.definitions)}
+            beside = [side for side in sides if added <= addition.products[1 - side] and not added & addition.products[side]]
+            side = sides[0] if len(sides) == 1 else beside[0] if len(beside) == 1 and added else -1
+        outcomes.append(_Outcome(side, place, is_reached(instruction, code)))
+    return outcomes
 
 
 def is_reached(instruction: Instruction, code: FoldCode) -> bool:
@@ -224,4 +228,4 @@ def is_reached(instruction: Instruction, code: FoldCode) -> bool:
     )
 
 
-__all__ = ["FoldSums", "MarkedProgram", "float_sums", "fold_sums", "is_reached", "side_by_sources"]
+__all__ = ["FoldSums", "MarkedProgram", "float_sums", "fold_sums", "is_reached"]

@@ -162,5 +162,5 @@ def reduce_copies(
         found, differ = reduced_by_threads(parts, plan, combine, elements, partial(stores.forms, op))
         if differ:
             m.notes.add(Note(Advice.LANES_DIFFER, op.location))
-        pairs = [settle_copies(part, target) for part in found]
+        pairs = [settle_copies(part, target) for part in found[: len(op.results)]]
         return *(value for value, _ in pairs), *(words for _, words in pairs)

@@ -96,6 +96,7 @@ class Translator(Writer):
         self.combined: dict[str, list[str]] = {}  # argument of the function of a reduction or scan -> what it combines
         self.doubted_sums: set[int] = set()  # lines of sums of such functions, of which the compiled program says too little
         self.region_sides: dict[int, Side] = {}  # of the sums, by line, of the function that is being written
+        self.region_number: Any = None  # the variable of what that function combines, in numbers
         self.region_factors: dict[str, tuple[str, str]] = {}  # argument of that function -> the factors of the product that it is
         self.undefined: UndefinedLanes | None = None
         self.reals = CarriedReals(self, self.declared) if self.declared is not None else None

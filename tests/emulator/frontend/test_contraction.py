@@ -7,8 +7,8 @@ steps of a loop and others not, or a rule on the tile program would have to gues
 # One file because drawn kernels, rules and packed sums are executed by their PTX in one way.
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,10 @@ from triton.compiler import ASTSource
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
-from bitverdict.harness.emulator.frontend.assembly import instructions, ptx_beside_scalars
+from bitverdict.harness.emulator.frontend.assembly import instructions
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.frontend.float_instructions import by_halves
+from bitverdict.harness.emulator.frontend.fold_sums import MarkedProgram
 from bitverdict.harness.emulator.frontend.lowerings import sums
 from bitverdict.harness.emulator.numerics import enclosure_ends
 from bitverdict.harness.emulator.numerics.enclosures import keys
@@ -247,17 +248,16 @@ ACCUMULATORS = ["s = x * 0.0", "t = s", "u = s", LOOP, "    s += x * y", "    t 
 
 
 @pytest.mark.share(4)
-def test_sums_that_llvm_packs_are_read_from_the_program_without(tmp_path, monkeypatch):
-    """The vectoriser leaves two of three sums under one line. On sm_100 it packs instructions too: another program."""
+def test_sums_that_llvm_packs_are_read(tmp_path, monkeypatch):
+    """The vectoriser leaves two of three sums under one line. On sm_100 it packs instructions too."""
     kernel = load(drawn_sums.text(ACCUMULATORS, ["s", "t", "u"]), tmp_path, "packed")
-    assert enclosed(kernel, "sm_90", 7)[:2] == (True, True)
-    inside, exact, advice = enclosed(kernel, "sm_100", 7)
-    assert inside and not exact and "packed.py:17: the compiled program leaves open" in " ".join(advice)
-    monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.same_lines", lambda one, other: None)
+    assert enclosed(kernel, "sm_90", 7)[:2] == enclosed(kernel, "sm_100", 7)[:2] == (True, True)
+    monkeypatch.setattr(MarkedProgram, "outcomes_by_value", lambda *_: [])
     monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
-    assert enclosed(kernel, "sm_90", 7)[:2] == (True, False)
+    inside, exact, advice = enclosed(kernel, "sm_90", 7)
+    assert inside and not exact and "packed.py:17: the compiled program leaves open" in " ".join(advice)
 
 
 FORGOTTEN_LINES = ["q = x", "if n > 2:", "    q = x / y", "w = q - tl.log(-tl.log(w))"]
@@ -295,13 +295,16 @@ PARTLY_MOVED = [
 ]  # fmt: skip
 
 
-def test_a_sum_that_is_moved_out_of_its_loop_in_part_is_enclosed(tmp_path, monkeypatch):
+def test_a_sum_that_is_moved_out_of_its_loop_in_part_is_no_sum_of_one_fate(tmp_path, monkeypatch):
     """What is used behind the loop alone is summed there, without a line and without the product, which stays in the loop."""
     kernel = load(drawn_sums.text(PARTLY_MOVED, ["s", "t", "u"]), tmp_path, "partly_moved")
+    assert enclosed(kernel, "sm_90", 7)[:2] == (True, True)  # by what each register of it is
+    monkeypatch.setattr(Contraction, "registers", {})
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     assert enclosed(kernel, "sm_90", 7)[:2] == (True, False)
     monkeypatch.setattr(sums, "_whole_fate", lambda t, op, fate: fate)
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     assert enclosed(kernel, "sm_90", 7)[:2] == (False, True)
 
 
@@ -312,24 +315,18 @@ BESIDE_ADDRESSES = [
 ]  # fmt: skip
 
 
-def test_packed_sums_are_read_where_only_addresses_differ(tmp_path, monkeypatch):
-    """The program without the vectoriser has other addresses. Where its sums are others too, nothing is read of them; who read them
-    all the same would have other words than the PTX."""
+def test_packed_sums_are_read_by_what_they_compute(tmp_path, monkeypatch):
+    """Who reads nothing of them encloses; who reads the product of another sum has other words than the PTX."""
     kernel = load(drawn_sums.text(BESIDE_ADDRESSES, ["s", "t", "u"]), tmp_path, "beside_addresses")
     assert enclosed(kernel, "sm_90", 3)[:2] == (True, True)
-
-    def apart(program: str, capability: int) -> tuple[str, str | None]:
-        whole, scalars = ptx_beside_scalars(program, capability)
-        two = r"mul.rn.f32 \t%r900, \2, \3;\n\tadd.rn.f32 \t\1, %r900, \4;"
-        return whole, scalars and re.sub(r"fma\.rn\.f32 \t(%r\d+), ([^,]+), ([^,]+), ([^;]+);", two, scalars)
-
-    monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.ptx_beside_scalars", apart)
+    right = MarkedProgram.outcomes_by_value
     monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
-    monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setattr(MarkedProgram, "outcomes_by_value", lambda *_: [])
     assert enclosed(kernel, "sm_90", 3)[:2] == (True, False)
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.same_lines", lambda one, other: {})
+    monkeypatch.setattr(MarkedProgram, "outcomes_by_value", lambda *given: [replace(each, side=None) for each in right(*given)])
     assert not enclosed(kernel, "sm_90", 3)[0]
 
 
@@ -417,6 +414,7 @@ def test_what_is_fused_here_and_not_there_is_enclosed(form, tmp_path):
 @pytest.mark.parametrize(("flow", "dtype"), [("line", F32), ("branch", F32), ("loop", F32), ("narrow", F16)])
 def test_enclosures_have_the_words_of_the_ptx_where_nothing_is_read(flow, dtype, tmp_path, monkeypatch):
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
+    monkeypatch.setattr(Contraction, "registers", {})
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("BITVERDICT_TRANSLATIONS", str(tmp_path))
     held = []

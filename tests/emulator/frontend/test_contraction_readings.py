@@ -147,7 +147,7 @@ def test_machine_code_that_fuses_is_told_from_moves_sums_and_products(code, join
             "bitverdict.harness.emulator.frontend.float_instructions.machine_code",
             lambda text, capability, line=line: {line: [code]},
         )
-        monkeypatch.setattr(Contraction, "_texts", ("", None))
+        monkeypatch.setattr(Contraction, "_packed_text", ("", False))
         contraction = Contraction(program, 90)
         assert contraction.joined_by_ptxas(Fate(plain_sums=1, sum_places={4}, product_places={9})) == joined
         assert not contraction.joined_by_ptxas(Fate(plain_sums=1, sum_places={4}))

@@ -194,6 +194,7 @@ def multiplied(x, y, z, other, out, M: tl.constexpr, N: tl.constexpr, K: tl.cons
 def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (Contraction, AmdContraction):
         monkeypatch.setattr(kind, "fate", lambda self, line: Fate())
+    monkeypatch.setattr(Contraction, "registers", {})
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 

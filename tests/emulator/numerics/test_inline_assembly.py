@@ -125,7 +125,7 @@ def _misread(monkeypatch: pytest.MonkeyPatch, sides: set[int]) -> None:
     """Programs are translated anew, as if each sum took in what `sides` says."""
 
     def misread_sums(self: Contraction) -> dict[int, dict[int, set[int]]]:
-        found = assembly_sums(self._texts[0], self.capability)
+        found = assembly_sums(self._packed_text[0], self.capability)
         return {line: dict.fromkeys(sums, sides) for line, sums in found.items()}
 
     monkeypatch.setattr(Contraction, "assembly_sums", property(misread_sums))

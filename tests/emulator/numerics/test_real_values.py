@@ -263,6 +263,7 @@ def test_errors_bound_what_moving_the_operands_does() -> None:
 def test_a_sum_that_is_enclosed_has_one_real_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a sum takes its product in unrounded is rounding."""
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
+    monkeypatch.setattr(Contraction, "registers", {})
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     x, y, out = drawn(ROW), drawn(ROW, seed=1), torch.empty(ROW)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +17,8 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.program_batches import NeedsSerialRun
-from bitverdict.harness.emulator.execution.threads import bases
+from bitverdict.harness.emulator.execution.threads import bases, slots
+from bitverdict.harness.emulator.frontend.combination_numbers import CombinationNumbers, from_memory
 from bitverdict.harness.emulator.frontend.contraction import NotAssembled
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.regions import lift_scalars, seen_inside
@@ -28,7 +30,7 @@ from bitverdict.harness.emulator.frontend.lowerings.sums import (
     sums_in_doubt,
     taken_products,
 )
-from bitverdict.harness.emulator.frontend.region_sums import FROM_MEMORY, IN_THREAD, WORDS, Side
+from bitverdict.harness.emulator.frontend.region_sums import FROM_MEMORY, IN_THREAD, WORDS, RegionSums, Side
 from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
 from bitverdict.harness.emulator.frontend.thread_copies import Place, spread
 from bitverdict.harness.emulator.frontend.thread_copies import reduce_copies as reduced_copies
@@ -226,7 +228,8 @@ def _on_values(t: Translator, op: Operation, name: object, operands: tuple[objec
         if only_operation is not None and only_operation.name in _PACKED_OPERATIONS and plain:
             _assign(t, op, t.apply(_reduce, name, operands, axis, order, elements, single))
         elif t.batches is not None:
-            _assign(t, op, t.apply(_reduce_alike, name, elements, operands, axis, order, single))
+            parts = t.apply(_reduce_alike, name, elements, operands, axis, order, single)
+            _assign(t, op, t.code("{}[:{}]", parts, len(op.results)))
         else:
             plan, target = _plan(t, op, layout, order)
             source = t.lane_words.place(t.operand(op, 0))
@@ -283,6 +286,13 @@ def _read_region(t: Translator, op: Operation, operands: tuple[object, ...]) -> 
     is_open = any(isinstance(sides.get(line), str) for sides in region_sums.values() for line in lines)
     if is_open or not lines or region_sums.keys() - {*_OF_WORDS, *pairs}:
         return None
+    factors, functions = element_factors(t, op), list[Any]()
+    pairs_of_parts = [
+        (pair, {place: (*given, pair.startswith("element"), pair.endswith("element")) for place in factors})
+        for pair, given in zip(pairs, ((True, True), (False, True), (False, True)), strict=True)
+    ]
+    if any(isinstance(side, list) for sides in region_sums.values() for side in sides.values()):
+        return _combine_by_place(t, op, operands, region_sums, pairs_of_parts, factors)
     kinds = [kind for kind in _OF_WORDS if kind in region_sums]
     kinds = kinds[:1] if all(region_sums[kind] == region_sums[kinds[0]] for kind in kinds) else kinds
     of_words = [combination(t, op, sides=region_sums[kind]) for kind in kinds]
@@ -290,14 +300,48 @@ def _read_region(t: Translator, op: Operation, operands: tuple[object, ...]) -> 
         t.emit(f"{{}}.{_OF_WORDS[kind]} = {{}}", of_words[0], function)
     if region_sums.keys() <= _OF_WORDS.keys():  # elements are combined as words are
         return of_words[0], None, operands
-    factors, functions = element_factors(t, op), list[Any]()
-    for pair, given in zip(pairs, ((True, True), (False, True), (False, True)), strict=True):
-        parts = {place: (given[0], given[1], pair.startswith("element"), pair.endswith("element")) for place in factors}
+    for pair, parts in pairs_of_parts:
         functions.append(combination(t, op, sides=region_sums[pair], factors=parts) if pair in region_sums else None)
     name = of_words[0] if of_words else functions[0]
     functions[2] = functions[2] or functions[1]  # where nothing stands before the elements of a thread
     arrays = *operands, *(each for both in factors.values() for each in both)
     return name, t.apply(RegionElements, len(op.operands), *functions), arrays
+
+
+def _combine_by_place(
+    t: Translator,
+    op: Operation,
+    operands: tuple[object, ...],
+    region_sums: RegionSums,
+    pairs: list[tuple[str, dict[int, tuple[bool, bool, bool, bool]]]],
+    factors: dict[int, tuple[Any, Any]],
+) -> tuple[Any, Any, tuple[object, ...]] | None:
+    """As `_read_region`, of a reduction whose sums take in other things in other places: a number goes along with each element and
+    word that says what it is. None where the compiled program combines other things than the layout says."""
+    numbers = CombinationNumbers.of_places(region_sums)
+    place = t.lane_words.place(t.operand(op, 0))
+    registers = np.zeros(prod(place.shape), np.int64)
+    thread_slots = slots(place.shape, place.layout)
+    registers[thread_slots] = np.arange(thread_slots.shape[1])
+    registers = registers.reshape(place.shape)
+    try:
+        copies((registers,), op.integer("axis"), _order(t, op, op, ())[1], numbers.combine)
+    except KeyError:
+        return None
+    of_words = {kind: sides for kind, sides in region_sums.items() if kind in _OF_WORDS}
+    elements: Any = None
+    if of_words.keys() != region_sums.keys():
+        functions = [
+            combination(t, op, sides=region_sums[pair], factors=parts, numbers=numbers) if pair in region_sums else None
+            for pair, parts in pairs
+        ]
+        elements = t.apply(RegionElements, len(op.operands), functions[0], functions[1], functions[2] or functions[1])
+    joined: dict[int, Side] = {}
+    for line in next(iter(region_sums.values())):
+        joined[line] = [place for sides in of_words.values() if isinstance(places := sides[line], list) for place in places]
+    name = combination(t, op, sides=joined, numbers=numbers)
+    t.emit("{}.loaded = {}", name, t.apply(partial, from_memory, name, len(op.operands)))
+    return name, elements, (*operands, t.constant(registers, "places"), *(each for both in factors.values() for each in both))
 
 
 def combination(
@@ -306,10 +350,12 @@ def combination(
     follows: bool = False,
     sides: Mapping[int, Side] | None = None,
     factors: Mapping[int, tuple[bool, bool, bool, bool]] = MappingProxyType({}),
+    numbers: CombinationNumbers | None = None,
 ) -> Any:
     """The name of a function of the generated code that combines whole arrays as the region combines two elements; one that
     `follows` holds enclosures of what it gives. `sides`: what its sums take in, by line. `factors`: of an operand, by place, whose
-    elements are products, for each side whether their factors are given too, and whether it is such an element."""
+    elements are products, for each side whether their factors are given too, and whether it is such an element. `numbers`: each
+    side has behind its words the number of what it is, and so have the results."""
     (region,) = op.regions
     (block,) = region
     *body, terminator = block.operations
@@ -323,11 +369,15 @@ def combination(
             pair = f"{argument}~left", f"{argument}~right"
             arguments[(side + 1) * half : (side + 1) * half] = pair if flags[side] else ()
             t.region_factors |= {argument: pair} if flags[2 + side] else {}
+        arguments[(side + 1) * half : (side + 1) * half] = [f"{side}~number"] * (numbers is not None)
     t.emit("def {}({}):", name, t.values(arguments))
     with t.indent_block(), seen_inside(t, region, follows):
+        if numbers:
+            t.region_number = t.name("number")
+            t.emit("{} = {}", t.region_number, t.apply(numbers.results_of, t.value("0~number"), t.value("1~number")))
         for inner in body:
             t.operation(lift_scalars(inner), [], {})
-        t.emit("return {}", tuple(t.value(each) for each in terminator.operands))
+        t.emit("return {}", (*(t.value(each) for each in terminator.operands), *([t.region_number] if numbers else [])))
     t.region_sides, t.region_factors = {}, {}
     if len(body) == 1 and (whole_array := _of_whole_arrays(body[0])) is not None:
         t.emit("{}.whole = {}", name, whole_array)
@@ -412,7 +462,7 @@ def _reduce_lanes(
     """A reduction whose two sides may not be exchanged: its results, then the copies of each, None where they are the same."""
     found = copies(arrays, plan.axis, plan.order, combine, elements)
     if found is not None and agree(found, plan.axis):
-        parts = _results_of(tuple(np.take(part, 0, plan.axis) for part in found), not target.layout)
+        parts = _results_of(tuple(np.take(part, 0, plan.axis) for part in found[: len(op.results)]), not target.layout)
         return *parts, *(None for _ in parts)
     words = tuple(spread(array, None, source, array.dtype) for array in arrays)
     return reduced_copies(m, op, combine, elements, words, plan, target, stores)

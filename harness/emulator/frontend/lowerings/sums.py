@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bitverdict.harness.emulator.execution.threads import slots
-from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
+from bitverdict.harness.emulator.frontend.combination_numbers import CombinationNumbers
+from bitverdict.harness.emulator.frontend.contraction import AmdContraction, Fate, NotAssembled
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.functions import carried_by_constants, factors, factors_by_constant, folds
 from bitverdict.harness.emulator.frontend.thread_copies import held_elements as thread_elements
@@ -92,10 +93,12 @@ def total(t: Translator, op: Operation) -> None:
             t.replaced.add(cut.results[0])
         elif cut is not None and fate is not None and not t.contraction.joined_by_ptxas(fate):
             t.call(op, binary(_NUMPY[op.name], t.result(op).format))  # in the narrow format, with the same words
-        else:
+        elif not t.contraction.hidden or not _sum_by_register(t, op):
             _sum(t, op, op.results[0], op.operands, t.result(op), _whole_fate(t, op, t.contraction.fate(op.line)))
     except OpenChoice as choice:
         if cut is None:
+            if op.line not in t.doubted_sums and _sum_by_register(t, op):
+                return
             raise
         raise NotModelled(op, choice.why) from choice  # in which format the sum rounds is open too
     except NotAssembled as error:
@@ -123,9 +126,57 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
 def _region_sum(t: Translator, op: Operation) -> None:
     """A sum of a combination of several operations, of which `t.region_sides` knows what it takes in."""
     side, products = t.region_sides[op.line], [_product(t, name) for name in op.operands]
-    if side in (0, 1) and ((product := products[side]) is None or product.split):
-        raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
-    _write_sum(t, op, op.results[0], op.operands, t.result(op), products, None if isinstance(side, str) else side)
+    chosen = CombinationNumbers.sides(side) if isinstance(side, list) else {None if isinstance(side, str) else side: None}
+    for each in chosen:
+        if each is not None and ((product := products[each]) is None or product.split):
+            raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
+    _write_choices(
+        t, op, products, {each: t.apply(np.isin, t.region_number, t.constant(numbers)) for each, numbers in chosen.items()}
+    )
+
+
+def _write_choices(t: Translator, op: Operation, products: list[_Product | None], places: dict[int | None, Any]) -> None:
+    """The sum `op` of all elements, which takes in the product on one side at some `places` and on another at others."""
+    previous_name = ""
+    for side, here in places.items():
+        name = op.results[0] if len(places) == 1 else f"{op.results[0]}~{side}"
+        _write_sum(t, op, name, op.operands, t.result(op), products, side)
+        if previous_name:
+            t.emit("{} = {}", t.value(name), t.apply(np.where, here, t.value(name), t.value(previous_name)))
+        previous_name = name
+    if len(places) > 1:
+        t.emit("{} = {}", t.value(op.results[0]), t.value(previous_name))
+
+
+def _sum_by_register(t: Translator, op: Operation) -> bool:
+    """Write the sum `op` where the compiled program says of each register what it takes in; whether it does."""
+    if isinstance(t.contraction, AmdContraction):
+        return False
+    sides = t.contraction.registers.get(op.line)
+    kind, products = t.result(op), [_product(t, name) for name in op.operands]
+    usable = [
+        product is not None and not product.split and may_be_product(t, name)
+        for name, product in zip(op.operands, products, strict=True)
+    ]
+    if not sides or any(side is not None and not usable[side] for side in sides):
+        return False
+    if len(set(sides)) == 1:
+        _write_choices(t, op, products, dict.fromkeys(sides))
+        return True
+    place = t.lane_words.place(kind)
+    thread_places = thread_elements(place)  # (threads, registers)
+    if not place.layout or thread_places.shape[1] != len(sides) or op.results[0].endswith("~lanes"):
+        return False
+    numbers = np.array([-1 if side is None else side for side in sides])
+    flat = np.zeros(prod(place.shape), np.int64)
+    flat[thread_places] = numbers
+    if (flat[thread_places] != numbers).any():
+        return False
+    chosen = {
+        side: t.constant(flat.reshape(place.shape) == (-1 if side is None else side), "taken") for side in dict.fromkeys(sides)
+    }
+    _write_choices(t, op, products, chosen)
+    return True
 
 
 def _write_sum(
