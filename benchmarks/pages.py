@@ -460,7 +460,7 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
     made = ["## Where the time goes when judging on a GPU", ""]
     runs = {name: run for name, run in runs.items() if len(run) == 2 and run[1].get("event") == "summary"}
     if not runs:
-        return [*made, "Not run. `bitverdict run --target cuda:0 --json FILE`", ""]
+        return [*made, "Not run. `bitverdict selftest --target cuda:0 --json FILE`", ""]
     names = sorted({name for run in runs.values() for name in run[1]["seconds"] if name not in ("total", "processor")})
     table = []
     for name, (first, last) in runs.items():
@@ -484,6 +484,11 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
     return [*made, ""]
 
 
+def first_printed(log: list[str]) -> int:
+    """Where pytest begins to print: `on_gpus.sh` writes the GPU and the date before, a run by hand need not."""
+    return next((place for place, line in enumerate(log[:4]) if line.startswith("=====")), 0)
+
+
 def hopper_section(log: Path) -> list[str]:
     """The plugin's own summary, as pytest printed it at the end: words by kernel and type, what was not run, the verdict."""
     made = ["## The hopper environment", ""]
@@ -498,6 +503,7 @@ def hopper_section(log: Path) -> list[str]:
     kinds = [line for line in rest[1:where] if line.startswith("  ")]
     spent = [line for line in rest[where:] if line.startswith(("where ", "  ", "judged cases"))]
     missing = [line for line in rest if line.startswith("not run:")]
+    made += [f"{' '.join(told[: first_printed(told)])}.", ""] if first_printed(told) else []
     made += [f"`{HOPPER}`, what `tox -e hopper` runs, with the profile `quick` in place of `ci`:", ""]
     made += [*(f"**{line}**  " for line in (*counted, *ended)), ""]
     return [*made, "```", rest[0], *kinds, *spent, "```", "", *(f"- {line}" for line in missing), ""]

@@ -193,6 +193,7 @@ def test_the_time_of_a_run_counts_a_worker_s_start_as_the_harness_s_own(tmp_path
 def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> None:
     log = tmp_path / "hopper.log"
     log.write_text(
+        "NVIDIA H200,\n2026-11-29 10:48 UTC\n====== test session starts ======\n"  # on_gpus.sh writes the first two
         "created: 16/16 workers\noutput words compared and equal, by kernel and type:\n"
         "  matmul  fp16  2 cases  70 words (0)\n"
         "70 words compared and equal, 0 of them with K of 4,096 or more; 0 nodes failed\nnot run: small_mma: it lacks\n"
@@ -205,6 +206,7 @@ def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> N
         "  matmul  fp16  2 cases  70 words (0)\nwhere 90 s of all workers went, by test file:\n  test_large.py  90.0 s 100%\n```\n"
     )
     assert kept + "\n- not run: small_mma: it lacks" in shown and "created" not in shown
+    assert "NVIDIA H200, 2026-11-29 10:48 UTC." in shown and "session starts" not in shown
     log.write_text("created: 16/16 workers\n")  # ended before its summary
     assert pages.page(tmp_path).count("Not run.") == 14
 
