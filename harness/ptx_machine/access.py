@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from bitverdict.harness.emulator.ptx.meanings import meaning
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words, bits
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words, bits
 from bitverdict.harness.emulator.ptx.steps import DATA, conversion_of_load
 from bitverdict.harness.ptx_machine.memory import ASYNC, Conflict, Judge
-from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+from bitverdict.harness.ptx_machine.program import PARAMETERS, StatementReader, ThreadStep, fault, instruction
 from bitverdict.harness.ptx_machine.thread_order import WARP
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def vector_length(modifiers: list[str]) -> int:
 @instruction("ld", "ldu")
 def _load(reader: StatementReader) -> ThreadStep | None:
     space, kind = space_of(reader), reader.modifiers[-1]
-    if space == "param":
+    if space == "param" and "[%" not in reader.operands[1].replace(" ", ""):
         return _load_parameter(reader)
     reader.accept(*_CACHES, *SCOPES, *SPACES, "v2", "v4", "v8", "b128", kind)
     names = reader.names(reader.operands[0])
@@ -196,8 +196,15 @@ def _read(
             return load_shared(machine, step, threads, addresses - SHARED_WINDOW, count, size)
         if in_shared.any():
             raise fault("not modelled", "generic addresses of one instruction lead to shared and to global memory", step)
-        if (addresses < DATA).all() and machine.local.shape[1]:
+        in_parameters = (addresses >= PARAMETERS) & (addresses < DATA)
+        if in_parameters.any() and not in_parameters.all():
+            raise fault("not modelled", "generic addresses of one instruction lead to parameters and to other memory", step)
+        if in_parameters.all():
+            space = "param"
+        elif (addresses < DATA).all() and machine.local.shape[1]:
             space = "local"
+    if space == "param":
+        return _parameter_bytes(machine, step, threads, addresses, count * size).view(DTYPES[8 * size])
     if space in ("global", "const") and (addresses >= DATA).all() and (addresses < DATA + len(machine.data)).all():
         data = machine.data
         places = (addresses - DATA)[:, None] + np.arange(count * size)
@@ -210,11 +217,21 @@ def _read(
     return load_global(machine, step, threads, addresses, count, size)
 
 
+def _parameter_bytes(machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, size: int) -> np.ndarray:
+    """[threads, size] of the kernel's parameters. A fault where they have none at an address."""
+    places = (addresses - PARAMETERS).view(np.uint64)[:, None] + np.arange(size, dtype=np.uint64)
+    values = machine.parameters[np.minimum(places, np.uint64(len(machine.parameters) - 1))]
+    for outcome, is_wrong in (("illegal address", (values < 0).any(axis=1)), ("misaligned address", addresses % size != 0)):
+        if is_wrong.any():
+            first = int(is_wrong.argmax())
+            message = f"read of {size} bytes at {int(addresses[first]):#x} of parameters"
+            raise fault(outcome, message, step, thread=int(threads[first]))
+    return values.astype(np.uint8)
+
+
 def _load_parameter(reader: StatementReader) -> ThreadStep | None:
     """A vector: `_parameter_keys` of what lies behind one another. A single word is a register's move."""
     kind, names = reader.modifiers[-1], reader.names(reader.operands[0])
-    if "[%" in reader.operands[1].replace(" ", ""):
-        raise UnknownOpcode(f"{reader.statement}: a parameter at an address in a register is not executed here")
     if len(names) == 1:
         return None
     reader.accept("param", "v2", "v4", kind)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ SPECIAL_REGISTERS = {
 """Bits of the registers that the machine fills (PTX ISA, chapter 10). Any other, a clock for one, is refused by name."""
 
 
-PARAMETERS = 0xF0000000  # where parameters lie, 256 bytes apart: of a tensor map a kernel takes the address
+PARAMETERS = 0xF0000000  # where parameters lie, each from a multiple of 256: of a tensor map or a struct a kernel takes the address
 
 
 @dataclass
@@ -203,7 +204,8 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
     function.registers |= SPECIAL_REGISTERS
     function.locals |= shared
     parameters = _parameters(text, function.name)
-    function.locals |= {parameter.name: PARAMETERS + 256 * number for number, parameter in enumerate(parameters)}
+    starts = accumulate((-(-parameter.size // 256) * 256 for parameter in parameters), initial=PARAMETERS)
+    function.locals |= {parameter.name: start for parameter, start in zip(parameters, starts, strict=False)}
     insert_calls(module, function)
     blocks = _blocks(module, function, files)
     return KernelProgram(

@@ -28,7 +28,7 @@ from bitverdict.harness.ptx_machine import (  # noqa: F401 -- system_calls and o
 from bitverdict.harness.ptx_machine.bulk_copies import BulkGroupRead, TensorMap, TensorMapFields
 from bitverdict.harness.ptx_machine.mbarriers import Mbarrier
 from bitverdict.harness.ptx_machine.memory import GlobalSpace
-from bitverdict.harness.ptx_machine.program import KernelProgram, ThreadStep, fault
+from bitverdict.harness.ptx_machine.program import PARAMETERS, KernelProgram, ThreadStep, fault
 from bitverdict.harness.ptx_machine.shared_space import SharedSpace
 from bitverdict.harness.ptx_machine.thread_order import WARP, Order
 
@@ -117,10 +117,15 @@ class Threads(Frame):
         self.products = warpgroups.Products(lanes)
         self._steps = 0
         self._fill_special(first_cta, count)
+        end = sum(-(-parameter.size // 256) * 256 for parameter in program.parameters)
+        self.parameters = np.full(end + 1, -1, np.int16)  # by byte behind PARAMETERS; -1: of no parameter
         for parameter, words in zip(program.parameters, arguments, strict=True):
+            start = program.function.locals[parameter.name]
             if isinstance(words, TensorMap):
-                self.tensor_maps[program.function.locals[parameter.name]] = words
-            elif parameter.kind == "b8":
+                self.tensor_maps[start] = words
+                continue
+            self.parameters[start - PARAMETERS :][: parameter.size] = words.view(np.uint8)
+            if parameter.kind == "b8":
                 self.registers |= program.fields(parameter.name, words.tobytes())
             else:
                 self.registers[f"[{parameter.name}]"] = words

@@ -1,7 +1,7 @@
 """Contract under test: the persistent scheduler deals out every tile once, in the model's grouped order, and stays inside past the
 last.
 
-`kernels/tile_scheduler.py` runs on the emulated GPU and is held to `bitverdict.reference.tile_order`; texts changed in its source
+`kernels/tile_scheduler.py` runs on the emulated GPU and is held to `tests.support.tile_order`; texts changed in its source
 must show."""
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import emulated
-from bitverdict.reference.tile_order import grouped_tiles
 from tests.faults.kernels.tile_scheduler import MUTANTS
 from tests.faults.mutants import Mutant, mutant_source
+from tests.support.tile_order import grouped_tiles
 
 SOURCE = Path(__file__).parents[2] / "kernels" / "tile_scheduler.py"
 DEALING = """

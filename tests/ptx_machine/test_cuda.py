@@ -139,10 +139,28 @@ def test_a_struct_is_given_by_its_bytes() -> None:
         launch(text, y, 5)
 
 
-def test_a_parameter_at_an_address_in_a_register_is_refused() -> None:
-    with pytest.raises(EmulatedFault, match="at an address in a register") as seen:
-        launch(kernel("mov.b64 %rd4, p0; ld.param.b32 %r4, [%rd4 + 4];" + STORE, "u64"), torch.zeros(128, dtype=torch.int32))
-    assert seen.value.outcome == "not modelled"
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        ("ld.param.v2.b32 {%r4, %r5}, [%rd4 + 8];", ""),
+        ("ld.v2.b32 {%r4, %r5}, [%rd4 + 8];", ""),
+        ("ld.param.v2.b32 {%r4, %r5}, [%rd4 + 12];", "misaligned address: read of 8 bytes at 0xf000010c of parameters"),
+        ("ld.param.v2.b32 {%r4, %r5}, [%rd4 + 304];", "illegal address: read of 8 bytes at 0xf0000230 of parameters"),
+        ("setp.lt.u32 %p1, %r3, 9; selp.b64 %rd4, %rd10, %rd4, %p1; ld.v2.b32 {%r4, %r5}, [%rd4];", "to other memory"),
+    ],
+    ids=["param", "generic", "misaligned", "behind the last", "mixed"],
+)
+def test_a_parameter_is_read_at_an_address_in_a_register(load: str, said: str) -> None:
+    text = kernel(f"mov.b64 %rd4, both; cvta.param.u64 %rd4, %rd4; {load} add.s32 %r4, %r4, %r5; {STORE}", "u64")
+    text = replaced_once(text, ".param .u64 p0", ".param .u64 p0, .param .align 8 .b8 both[304]")
+    y = torch.zeros(128, dtype=torch.int32)
+    values = y, struct.pack("qii288x", 1, 30, 12)
+    if not said:
+        launch(text, *values)
+        assert y.eq(42).all()
+        return
+    with pytest.raises(EmulatedFault, match=said):
+        launch(text, *values)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +185,7 @@ def test_sums_that_ptxas_may_fuse_are_an_advice() -> None:
         assert sum("1 sums of kernel take a product" in advice for advice in device.advice) == expected
 
 
-FILE = Path(__file__).with_name("sums.cu")
+FILE, FORMS = (Path(__file__).with_name(name) for name in ("sums.cu", "forms.cu"))
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="CUDA C++ is compiled by nvcc, which is not here")
 
 
@@ -209,6 +227,17 @@ def test_a_template_without_its_barrier_is_a_race(syncs: str) -> None:
             run(y, x)
     line = next(number for number, text in enumerate(FILE.read_text().split("\n"), 1) if "part[t + s]" in text)
     assert seen.value.location.endswith(f"sums.cu:{line}")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["indexed", "pointed"])
+def test_structs_that_a_kernel_indexes_are_read_where_they_lie(name: str) -> None:
+    """Larger than 256 bytes, so that the second begins behind all of the first."""
+    numbers, y = np.random.default_rng(0).random((2, 80)).astype(np.float32), torch.zeros(128)
+    with emulated("sm_90"):
+        bv.cuda_kernel(FORMS, name)[1, 128](y, *(each.tobytes() + struct.pack("i", 80) for each in numbers))
+    thread = np.arange(128)
+    assert np.array_equal(y.numpy(), numbers[0][7 * thread % 80] + numbers[1][thread % 3])
 
 
 @needs_nvcc

@@ -411,18 +411,46 @@ COMPARED = """
     createpolicy.fractional.L2::evict_last.b64 %rd1, 1.0;
     ld.global.L1::evict_last.L2::cache_hint.b32 %r4, [%rd10], %rd1;
     setp.lt.f16x2 %p1|%p2, %r4, 0x3C003C00; setp.lt.u32 %p3|%p4, %r4, 7;
+    setp.lt.xor.f16x2 %p5|%p6, %r4, 0x3C003C00, %p3; selp.b32 %r9, 16, 0, %p5; selp.b32 %r10, 32, 0, %p6; or.b32 %r9, %r9, %r10;
     selp.b32 %r5, 1, 0, %p1; selp.b32 %r6, 2, 0, %p2; selp.b32 %r7, 4, 0, %p3; selp.b32 %r8, 8, 0, %p4;
-    or.b32 %r5, %r5, %r6; or.b32 %r7, %r7, %r8; or.b32 %r5, %r5, %r7; st.global.b32 [%rd10], %r5;"""
+    or.b32 %r5, %r5, %r6; or.b32 %r7, %r7, %r8; or.b32 %r5, %r5, %r7; or.b32 %r5, %r5, %r9; st.global.b32 [%rd10], %r5;"""
 
 
 @pytest.mark.parametrize(
-    ("halves", "found"), [((0.5, 2), 1 + 8), ((2, 0.5), 2 + 8), ((0, 0), 1 + 2 + 4), ((float("nan"), 1), 8), ((1, -1), 2 + 8)]
+    ("halves", "found"),
+    [((0.5, 2), 1 + 8 + 16), ((2, 0.5), 2 + 8 + 32), ((0, 0), 1 + 2 + 4), ((float("nan"), 1), 8), ((1, -1), 2 + 8 + 32)],
 )
 def test_a_comparison_may_set_two_predicates(halves: tuple[float, float], found: int) -> None:
     """Of both halves of f16x2, or one and its negation; the policy of a cache changes no word."""
     words = torch.tensor(halves, dtype=torch.float16).view(torch.int32)
     launch(kernel(COMPARED, "u64"), words, block=1)
     assert words.item() == found
+
+
+JOINED = """
+    and.b32 %r4, %r0, 1; setp.eq.u32 %p1, %r4, 1; setp.lt.u32 %p4, %r0, 20; setp.lt.u32 %p2, %r0, 0; setp.lt.u32 %p3, %r0, 0;
+    @%p4 setp.lt.JOIN.u32 PLACES, %r0, 9, WITH;
+    selp.b32 %r5, 1, 0, %p2; selp.b32 %r6, 2, 0, %p3; or.b32 %r5, %r5, %r6;
+    mul.wide.u32 %rd1, %r0, 4; add.s64 %rd2, %rd10, %rd1; st.global.b32 [%rd2], %r5;"""
+
+
+@pytest.mark.parametrize("places", ["%p2|%p3", "%p2|_", "_|%p3", "%p2"])
+@pytest.mark.parametrize("join", ["and", "or", "xor"])
+def test_a_comparison_joins_a_predicate_and_may_drop_a_result(join: str, places: str) -> None:
+    """Of the comparison t with c: p joins t, q joins its negation (PTX ISA 9.7.6.2). Threads from 20 on are guarded away."""
+    for negated in (False, True):
+        text = JOINED.replace("JOIN", join).replace("PLACES", places).replace("WITH", "!%p1" if negated else "%p1")
+        words = torch.full((32,), 9, dtype=torch.int32)
+        launch(kernel(text, "u64"), words, block=32)
+        thread = np.arange(32)
+        joined = [getattr(np, f"logical_{join}")(t, (thread % 2 == 1) != negated) for t in (thread < 9, thread >= 9)]
+        expected = (joined[0] * ("%p2" in places) + 2 * joined[1] * ("%p3" in places)) * (thread < 20)
+        assert words.tolist() == expected.tolist()
+
+
+def test_a_comparison_into_three_predicates_is_refused() -> None:
+    with pytest.raises(EmulatedFault, match=r"not modelled: line .*setp\.lt\.u32"):
+        launch(kernel("    setp.lt.u32 %p1|%p2|%p3, %r0, 9;"))
 
 
 def test_programs_that_write_one_word_race() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitverdict.reference.tile_order import blocks_loaded, grouped_tiles, row_major
+from tests.support.tile_order import blocks_loaded, grouped_tiles, row_major
 from tests.support.tutorial_facts import holds
 
 SIZES = [(m, n, group) for m in range(1, 13) for n in range(1, 8) for group in (1, 2, 3, 5, 8, 13)]

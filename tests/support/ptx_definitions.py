@@ -187,6 +187,9 @@ def _float(op: Opcode, words: tuple[int, ...]) -> int:
         return words[0] ^ sign if op.kind == "neg" else words[0] & ~sign
     if op.kind == "copysign":
         return words[0] & sign | words[1] & ~sign
+    if "xorsign" in op.said:
+        found = _extreme(words[0] & ~sign, words[1] & ~sign, form, op.kind == "max", "NaN" in op.said)
+        return found if nan(value(found, form)) else found | (words[0] ^ words[1]) & sign
     if op.kind in ("min", "max"):
         return _extreme(words[0], words[1], form, op.kind == "max", "NaN" in op.said)
     exact, zero_below = _exact(op, [value(word, form) for word in words])

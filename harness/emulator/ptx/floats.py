@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.ptx.integers import meaning_of_setp
+from bitverdict.harness.emulator.ptx.integers import COMPARISONS, meaning_of_setp
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Meaning, Opcode, UnknownOpcode, Words, bits, opcode
 from bitverdict.reference.formats import FORMATS, encode
 from bitverdict.reference.scalar_arithmetic import fp32, fp64
@@ -32,7 +32,7 @@ _INFINITY: dict[str, Any] = {
     "f16": np.uint16(0x7C00),
     "bf16": np.uint16(0x7F80),
 }
-_QUIET = np.uint64(1 << 51)  # of f64
+_QUIET = np.uint64(1 << 51)  # of f64; of two NaN the second comes out, made quiet (`fp64`)
 _PACKED_TYPES = {"f16x2": "f16", "bf16x2": "bf16", "f32x2": "f32"}
 
 
@@ -269,15 +269,13 @@ def copy_sign(op: Opcode) -> Meaning | None:
 
 @opcode("min", "max")
 def extremes(op: Opcode) -> Meaning | None:
-    """+0 is above -0. Of a NaN and a number the number, or with .NaN the NaN."""
+    """+0 is above -0. Of a NaN and a number the number, or with .NaN the NaN; .xorsign: of sizes, with the product's sign."""
     kind = op.types[0] if len(op.types) == 1 else ""
     single = _PACKED_TYPES.get(kind, kind)
     if single not in _SIGN or kind == "f32x2":
         return None
-    flush, keep, by_size = bool(op.take("ftz")), bool(op.take("NaN")), bool(op.take("xorsign"))
-    if by_size or op.take("abs"):
-        raise UnknownOpcode(f"{op.text}: .xorsign.abs is not executed here")
-    largest = op.kind == "max"
+    flush, keep, largest = bool(op.take("ftz")), bool(op.take("NaN")), op.kind == "max"
+    by_size = single != "f64" and "xorsign" in op.modifiers and bool(op.take("abs") and op.take("xorsign"))
 
     def run(a: Words, b: Words) -> Words:
         if flush:
@@ -293,20 +291,15 @@ def extremes(op: Opcode) -> Meaning | None:
         is_nan = (np.isnan(x) | np.isnan(y)) if keep else np.isnan(x) & np.isnan(y)
         return np.where(is_nan, b | _QUIET if single == "f64" else _NAN[single], chosen_words)
 
-    return Meaning((kind, kind), (kind,), on_halves(run, kind))
+    def run_by_size(a: Words, b: Words) -> Words:
+        top = _SIGN[single]
+        words = run(a & ~top, b & ~top)
+        return np.where(words > _INFINITY[single], words, words | (a ^ b) & top)
+
+    return Meaning((kind, kind), (kind,), on_halves(run_by_size if by_size else run, kind))
 
 
-_QUIET = np.uint64(1 << 51)  # of two fp64 NaN the second comes out, made quiet (`fp64`)
 _NAN: dict[str, Any] = {"f32": np.uint32(0x7FFFFFFF), "f16": np.uint16(0x7FFF), "bf16": np.uint16(0x7FFF)}
-
-_ORDERED_COMPARISONS = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 
 
 def _comparison(name: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
@@ -317,10 +310,10 @@ def _comparison(name: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | N
         return lambda a, b: np.isnan(a) | np.isnan(b)
     if name == "ne":
         return lambda a, b: (a != b) & ~(np.isnan(a) | np.isnan(b))
-    if name in _ORDERED_COMPARISONS:
-        return _ORDERED_COMPARISONS[name]
-    if name.removesuffix("u") in _ORDERED_COMPARISONS:
-        compare = _ORDERED_COMPARISONS[name.removesuffix("u")]
+    if name in COMPARISONS:
+        return COMPARISONS[name]
+    if name.removesuffix("u") in COMPARISONS:
+        compare = COMPARISONS[name.removesuffix("u")]
         return lambda a, b: compare(a, b) | np.isnan(a) | np.isnan(b)
     return None
 
@@ -332,15 +325,14 @@ def compare_halves(op: Opcode) -> Meaning | None:
     if len(op.types) != 1 or _PACKED_TYPES.get(kind) not in _NARROW:
         return None
     single = compare(Opcode(op.text.replace(kind, _PACKED_TYPES[kind])))
-    if single is None or len(single.reads) != 2:
+    if single is None:
         return None
 
-    def run(a: Words, b: Words) -> tuple[Words, Words]:
-        low, high = (single.compute(*((word >> np.uint32(by)).astype(np.uint16) for word in (a, b))) for by in (0, 16))
-        return low, high
+    def of_half(by: int) -> Callable[..., Words]:
+        return lambda a, b, *c: single.compute(*((word >> np.uint32(by)).astype(np.uint16) for word in (a, b)), *c)
 
     op.modifiers.clear()  # `compare` has accounted for them
-    return Meaning((kind, kind), ("pred", "pred"), run)
+    return Meaning((kind, kind, *single.reads[2:]), ("pred", "pred"), of_half(0), of_half(16))
 
 
 @opcode("setp")

@@ -392,17 +392,18 @@ def permute_bytes(op: Opcode) -> Meaning | None:
 
 
 # -- comparison and selection ----------------------------------------------------------------------------------------------
-_COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-            "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}  # fmt: skip
+COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+_COMPARE = {**COMPARISONS, "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
 _JOIN: dict[str, Callable[[Words, Words], Words]] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def meaning_of_setp(op: Opcode, kind: str, compare: Callable[[Words, Words], Words]) -> Meaning:
-    """The meaning of a setp: the comparison, and what it is joined to by .and, .or or .xor."""
-    join = op.take("and", "or", "xor")
-    if not join:
-        return Meaning((kind, kind), ("pred",), compare)
-    return Meaning((kind, kind, "pred"), ("pred",), lambda a, b, c: _JOIN[join](compare(a, b), c))
+    """The meaning of a setp: the comparison, and its negation for q, each joined to c by .and, .or or .xor (PTX ISA 9.7.6.2)."""
+    if not (name := op.take("and", "or", "xor")):
+        return Meaning((kind, kind), ("pred",), compare, lambda a, b: ~compare(a, b))
+    join = _JOIN[name]
+    first, second = lambda a, b, c: join(compare(a, b), c), lambda a, b, c: join(~compare(a, b), c)
+    return Meaning((kind, kind, "pred"), ("pred",), first, second)
 
 
 @opcode("setp")

@@ -37,12 +37,13 @@ def bits(kind: str) -> int:
 class Meaning:
     """What an opcode does: operand types, result types, and the function from words to words.
 
-    `reads` and `writes` may end in CARRY, which no statement names.
+    `reads` and `writes` may end in CARRY, which no statement names. `second`: of a comparison what goes to the q of "p|q".
     """
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     compute: Compute
+    second: Compute | None = None
 
 
 @dataclass

@@ -136,14 +136,16 @@ def _of_meaning(module: Module, function: Function, statement: Statement, opcode
     reads = [kind for kind in opcode_meaning.reads if kind != CARRY]
     writes = [kind for kind in opcode_meaning.writes if kind != CARRY]
     targets, sources = statement.operands[: len(writes)], statement.operands[len(writes) :]
-    if statement.opcode.startswith("setp.") and "|" in statement.operands[0]:  # and its negation, or of two halves
+    if opcode_meaning.second is not None and "|" in statement.operands[0]:  # one of the two may be "_"
         targets, sources = tuple(name.strip() for name in statement.operands[0].split("|")), statement.operands[1:]
-        if len(writes) == 1 and len(reads) == 2:
-            opcode_meaning = replace(opcode_meaning, writes=("pred", "pred"), compute=_with_negation(opcode_meaning.compute))
-            writes = ["pred", "pred"]
-    if len(targets) != len(writes):
-        raise UnknownOpcode(f"{statement}: this form is not executed here")
-    if len(sources) != len(reads) or any(re.search(r"[|{]", target) for target in targets):
+        writes, computes = ["pred", "pred"], (opcode_meaning.compute, opcode_meaning.second)
+        both = lambda *words: tuple(compute(*words) for compute in computes)
+        opcode_meaning = replace(opcode_meaning, writes=("pred", "pred"), compute=both)
+    is_negated = [kind == "pred" and text.startswith("!") for text, kind in zip(sources, reads, strict=False)]
+    if any(is_negated):
+        sources = tuple(text.removeprefix("!") for text in sources)
+        opcode_meaning = replace(opcode_meaning, compute=_with_negated_predicates(opcode_meaning.compute, is_negated))
+    if len(targets) != len(writes) or len(sources) != len(reads) or any(re.search(r"[|{]", target) for target in targets):
         raise UnknownOpcode(f"{statement}: this form is not executed here")
     operands = tuple(operand(module, function, text, kind) for text, kind in zip(sources, reads, strict=True))
     if CARRY in opcode_meaning.reads:
@@ -153,12 +155,8 @@ def _of_meaning(module: Module, function: Function, statement: Statement, opcode
     return Step(statement, operands, names, _convert_widths(opcode_meaning, operands, widths, function.registers))
 
 
-def _with_negation(compare: Callable[..., Words]) -> Callable[..., tuple[Words, Words]]:
-    def compute(*words: Words) -> tuple[Words, Words]:
-        holds = compare(*words)
-        return holds, ~holds
-
-    return compute
+def _with_negated_predicates(compute: Callable[..., Any], is_negated: list[bool]) -> Callable[..., Any]:
+    return lambda *words: compute(*(~each if negated else each for each, negated in zip(words, is_negated, strict=True)))
 
 
 def _convert_widths(

@@ -50,6 +50,8 @@ FLOAT = [
     *_each("{o}.{f}.{t}", o=("neg", "abs"), f=("",), t=("f16", "bf16", "f32", "f64", "f16x2", "bf16x2")),
     *_each("{o}.{f}.f32", o=("neg", "abs"), f=("ftz",)), "copysign.f32", "copysign.f64",
     *_each("{o}.{f}.{t}", o=("min", "max"), f=("", "NaN"), t=("f16", "bf16", "f32", "f16x2", "bf16x2")),
+    *_each("{o}.{f}.xorsign.abs.{t}", o=("min", "max"), f=("", "ftz", "NaN"), t=("f16", "f32", "f16x2")),
+    *_each("{o}.xorsign.abs.{t}", o=("min", "max"), t=("bf16", "bf16x2")),
     *_each("{o}.f64", o=("min", "max")), *_each("{o}.ftz.{f}.f32", o=("min", "max"), f=("", "NaN")),
     *_each("setp.{c}.{f}.f32", c=("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"),
            f=("", "ftz")),
@@ -145,12 +147,14 @@ def _real(words: np.ndarray) -> np.ndarray:
     return words.view(np.float32)
 
 
+_TOP = np.uint32(1 << 31)
 WRONG = {
     "fma.rn.f32": lambda a, b, c: fp32.add(fp32.multiply(_real(a), _real(b)), _real(c)).view(np.uint32),
     "fma.rn.ftz.f32": lambda a, b, c: fp32.fma(_real(a), _real(b), _real(c)).view(np.uint32),
     "add.rm.f32": lambda a, b: fp32.add(_real(a), _real(b), "rz").view(np.uint32),
     "fma.rn.f16": lambda a, b, c: (a.view(np.float16) * b.view(np.float16) + c.view(np.float16)).view(np.uint16),
     "setp.ltu.f32": lambda a, b: _real(a) < _real(b),
+    "max.xorsign.abs.f32": lambda a, b: meaning("max.f32").compute(a & ~_TOP, b & ~_TOP) | a & _TOP,
     "max.f32": lambda a, b: np.maximum(_real(a), _real(b)).view(np.uint32),
     "cvt.rzi.s32.f32": lambda a: _real(a).astype(np.int32).view(np.uint32),
     "cvt.rni.f32.f32": lambda a: np.floor(_real(a) + np.float32(0.5)).view(np.uint32),
@@ -279,9 +283,8 @@ def test_a_function_writes_local_memory_that_its_caller_lends_it():
         Program(nobody, nobody.entry).run_kernel([x], np.array([DATA << 8], np.uint64))
 
 
-@pytest.mark.parametrize(
-    "opcode", ["fma.rn.ftz.sat.weird.f32", "vadd.s32.s32.s32", "tanh.approx.f64", "add.f8", "cvt.rn.f32", "mul.u32"]
-)
+@pytest.mark.parametrize("opcode", ["fma.rn.ftz.sat.weird.f32", "vadd.s32.s32.s32", "tanh.approx.f64", "add.f8", "cvt.rn.f32",
+                                    "mul.u32", "max.abs.f32", "max.xorsign.f32"])  # fmt: skip
 def test_an_unknown_opcode_or_form_is_refused_by_name(opcode):
     with pytest.raises(UnknownOpcode, match=opcode.replace(".", r"\.")):
         meaning(opcode)
