@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import triton
@@ -23,11 +24,13 @@ from benchmarks.campaign import REQUIRED_PATH, Option, parse, records
 from benchmarks.campaign import commit as head
 from bitverdict.harness.checks.invariance.invariance_finding import CHECKS
 from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import leave
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.report.invariance.campaign import ExaminationRequest
-from bitverdict.harness.report.invariance.cases import of_each_configuration, of_each_type
+from bitverdict.harness.report.invariance.cases import choose_cases
 from bitverdict.harness.report.invariance.report_lines import line_of
 from bitverdict.harness.report.invariance.tasks import findings_of, task_of
 from bitverdict.harness.workers.pool import WorkerPool
@@ -46,6 +49,22 @@ def work_of(stem: str, where: Target) -> list[tuple[ExaminationRequest, Task]]:
     alone = [(ExaminationRequest(stem, case, where), task_of(case, ALONE, SIZES)) for case in cases]
     together = [(ExaminationRequest(stem, case, where), task_of(case, ("configurations",))) for case in of_each_type(cases)]
     return [each for turn in itertools.zip_longest(alone, together) for each in turn if each is not None]
+
+
+def of_each_configuration(contract: Contract, cases: Sequence[Case], target: Target) -> list[Case]:
+    """Of `cases` the largest in each configuration, which differ in type and layout as far as they can."""
+    configs: dict[Any, list[Case]] = {}
+    for case in choose_cases(contract, cases, target):
+        configs.setdefault(case.config, []).append(case)
+    return [listed[place % len(listed)] for place, listed in enumerate(configs.values())]
+
+
+def of_each_type(cases: Sequence[Case]) -> list[Case]:
+    """Of `cases` one of each element type."""
+    found: dict[Any, Case] = {}
+    for case in cases:
+        found.setdefault(getattr(case.problem, "dtype", getattr(case.problem, "format", "")), case)
+    return list(found.values())
 
 
 def done_in(file: Path) -> set[str]:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import pytest
 import torch
+from triton._C.libtriton import gluon_ir, ir
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from bitverdict.harness.judge.offline_driver import capture_compilations
-from bitverdict.kernels.offset_layout import linear_layout, offset_layout, offset_verdict
+from bitverdict.kernels.offset_layout import FEWEST_ROWS, offset_layout
 from bitverdict.kernels.tma_gather import described_rows
 from tests.support.tutorial_facts import holds
 
@@ -29,6 +31,61 @@ PAIRS = gl.SliceLayout(0, gl.BlockedLayout([1, 2], [32, 1], [1, 4], [1, 0]))
 EIGHTS = gl.SliceLayout(0, gl.BlockedLayout([1, 8], [32, 1], [1, 4], [1, 0]))
 TWO_LANES = gl.SliceLayout(0, gl.BlockedLayout([1, 4], [16, 2], [1, 4], [1, 0]))
 ROWS = 256
+ROWS_PER_INSTRUCTION = 4
+
+
+@dataclass(frozen=True)
+class LinearLayout:
+    """Where each register, lane and warp bit sends an element: bases of a linear map over the bits of the index."""
+
+    registers: tuple[tuple[int, ...], ...]
+    lanes: tuple[tuple[int, ...], ...]
+    warps: tuple[tuple[int, ...], ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OffsetVerdict:
+    """Whether a layout may hold row offsets; if so, how many warps issue and how many instructions each of them."""
+
+    legal: bool
+    reason: str
+    linear: LinearLayout
+    issuing_warps: int = 0
+    instructions_per_warp: int = 0
+
+
+def linear_layout(layout, shape: list[int]) -> LinearLayout:
+    """The linear form of any distributed layout over `shape`, by the compiler's own conversion."""
+    context = ir.context()
+    ir.load_dialects(context)
+    builder = gluon_ir.GluonOpBuilder(context)
+    found = builder.to_linear_layout(layout._to_ir(builder), list(shape))
+
+    def bases(of):
+        return tuple(tuple(basis) for basis in of)
+
+    return LinearLayout(bases(found.reg_bases), bases(found.lane_bases), bases(found.warp_bases), tuple(found.shape))
+
+
+def offset_verdict(layout, rows: int) -> OffsetVerdict:
+    """Whether `layout` may hold the offsets of `rows` rows, and what it costs."""
+    linear = linear_layout(layout, [rows])
+    if rows < FEWEST_ROWS:
+        return OffsetVerdict(False, f"{rows} rows: at least {FEWEST_ROWS} must be moved", linear)
+    if linear.registers[:2] != ((1,), (2,)):
+        return OffsetVerdict(
+            False,
+            f"first register bases {linear.registers[:2]}: must be (1,) and (2,), four consecutive rows in consecutive registers",
+            linear,
+        )
+    if any(basis != (0,) for basis in linear.lanes):
+        return OffsetVerdict(False, f"lane bases {linear.lanes}: must all be (0,), the same rows in every lane of a warp", linear)
+    issuing = 2 ** sum(basis != (0,) for basis in linear.warps)
+    repeated = 2 ** sum(basis == (0,) for basis in linear.registers)
+    registers = 2 ** len(linear.registers) // repeated
+    spread = "spread over the warps" if issuing > 1 or not linear.warps else "all in one warp, the others hold copies"
+    return OffsetVerdict(True, spread, linear, issuing, registers // ROWS_PER_INSTRUCTION)
 
 
 @holds(

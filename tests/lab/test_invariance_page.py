@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.invariance import of_each_configuration
 from bitverdict.harness.checks.invariance.invariance_finding import End, InvarianceFinding
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.lab.pages.condensed_runs import condense_run, deciding_fields, merge_files
@@ -17,7 +18,6 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.report.invariance.campaign import Examination
-from bitverdict.harness.report.invariance.cases import of_each_configuration
 from bitverdict.harness.report.invariance.report_lines import line, report
 from bitverdict.harness.report.invariance.tasks import verdict_on
 from bitverdict.harness.report.required_lists import frozen_kernels

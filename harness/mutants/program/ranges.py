@@ -193,19 +193,3 @@ _CONSTANT_FOLDS: dict[str, Callable[[int, int, int], int]] = {  # of two constan
     "arith.subi": lambda a, b, bits: (a - b) % (1 << bits),
     "arith.muli": lambda a, b, bits: a * b % (1 << bits),
 }
-
-_COMPARISONS = {
-    0: (lambda a, b: a.low == a.high == b.low == b.high, lambda a, b: a.high < b.low or b.high < a.low),
-    2: (lambda a, b: a.high < b.low, lambda a, b: a.low >= b.high),
-    3: (lambda a, b: a.high <= b.low, lambda a, b: a.low > b.high),
-    4: (lambda a, b: a.low > b.high, lambda a, b: a.high <= b.low),
-    5: (lambda a, b: a.low >= b.high, lambda a, b: a.high < b.low),
-}
-
-
-def compare_ranges(predicate: int, a: Range | None, b: Range | None) -> bool | None:
-    """What the comparison `predicate` of arith.cmpi gives, where it gives one thing for all of `a` and `b`."""
-    if a is None or b is None or predicate not in _COMPARISONS:
-        return None
-    always, never = _COMPARISONS[predicate]
-    return True if always(a, b) else False if never(a, b) else None

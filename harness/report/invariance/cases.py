@@ -34,23 +34,6 @@ def choose_cases(contract: Contract, cases: Sequence[Case], target: Target, max_
     return chosen_cases + list(smaller.values())[: max(max_cases - len(chosen_cases), 0)]
 
 
-def of_each_configuration(contract: Contract, cases: Sequence[Case], target: Target) -> list[Case]:
-    """Of `cases` the largest in each configuration, which differ in type and layout as far as they can."""
-    kinds = choose_cases(contract, cases, target)
-    configs: dict[Any, list[Case]] = {}
-    for case in kinds:
-        configs.setdefault(case.config, []).append(case)
-    return [listed[place % len(listed)] for place, listed in enumerate(configs.values())]
-
-
-def of_each_type(cases: Sequence[Case]) -> list[Case]:
-    """Of `cases` one of each element type."""
-    found: dict[Any, Case] = {}
-    for case in cases:
-        found.setdefault(getattr(case.problem, "dtype", getattr(case.problem, "format", "")), case)
-    return list(found.values())
-
-
 def plain_case(case: Case) -> Case:
     """`case` in one call, on numbers whose sums are rounded, in no particular order of time."""
     first, slash, rest = case.regime.partition("/")
