@@ -180,14 +180,15 @@ class EmulatedDriver(DriverBase):
 def emulated(
     arch: str, schedule: str = "eager", tuning: str = "", options: LaunchOptions | None = None, *, prints_once: bool = False
 ) -> Iterator[Device]:
-    """Launches go to an emulated `arch` ("sm_80", "sm_90", "gfx942") until the end of the block, and `torch.cuda` answers for it.
+    """Within the block, launches run on an emulated `arch` ("sm_80", "sm_90", "gfx942"), and `torch.cuda` answers for it.
 
-    Tensors are of `device="cuda"`, or CPU tensors unless `options` say otherwise.
+    Tensors are of `device="cuda"`; CPU tensors are taken too, unless `options` forbid it.
 
-    `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land), and "... on 2" for a GPU of two
-    multiprocessors. `tuning`: which configuration autotuners take: "" the first that fits, "first", "config <n>", or "runs" for
-    tuning runs, which are executed (`autotuning`). `prints_once`: `tl.device_print` prints each element once, and not, as a GPU
-    does, by each thread that holds it. ValueError for another arch, schedule or tuning.
+    - `schedule`: when asynchronous operations land: "eager", "latest" or "drawn:<seed>"; with " on 2", on two multiprocessors.
+    - `tuning`: the configuration that autotuners take: "" the first that fits, "first", "config <n>", or "runs": they tune.
+    - `prints_once`: `tl.device_print` prints each element once; on a GPU, each thread that holds an element prints it.
+
+    ValueError for another arch, schedule or tuning.
     """
     options = options or LaunchOptions()
     options = replace(options, prints_once=prints_once or options.prints_once)

@@ -64,29 +64,32 @@ def judged(
     recover_order: bool = False,
     strides: str | None = None,
 ) -> Callable[[Callable[[Draw], Any]], Test]:
-    """Make a test of a function that draws operands, launches a kernel on them, and returns what it returned.
+    """Turn a function that draws operands and launches a kernel on them into a test of that kernel.
 
         @bv.judged(reference=lambda xp, x, w: x / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + 1e-6) * w)
         def test_rms_norm(draw):
             m, n = draw.size(1, 70), draw.size(1, 300, around=64)
             return rms_norm(draw.tensor("fp16", (m, n)), draw.tensor("fp16", (n,)))
 
-    `reference(xp, *operands, **named)` is the mathematics, against the Python array API standard: operands in the order of their
-    draws, and draws with a name by it. It returns an array, or a tuple of them for several outputs. `exact`: each result must be
-    the word nearest to the reference, as of a gather. `returns`: the format of each output, "fp32" for one; without it the one
-    that comes. `accumulation`: the type in which the kernel may sum. `specials`: feed NaN, infinities, subnormals and the whole
-    range of exponents too. `regimes`: feed these, and no others. `launcher`: the address "FILE:FUNCTION" of a launcher that this
-    process never imports; the function returns the tuple of its arguments. `real_values`: whether an emulated launch also
-    computes without rounding, which tells wrong mathematics from lost precision. `gradient`: the outputs come from a
-    `torch.autograd.Function`, whose backward pass is held to the gradient of the reference. `batch_invariant`: "rows", or names of
-    sizes: along them a row's bits depend on the row alone, whatever the batch and wherever in it the row lies. `deterministic`: the
-    same call gives the same bits in any order of atomics (docs/invariance.md). `recover_order`: the
-    order of the kernel's sums is recovered for each case by launches of their own, and words are expected by it
-    (docs/order_of_sums.md). `strides`: how tensors lie that say nothing of it (`draw.tensor`): "contiguous" for a kernel that takes
-    no others, which its launcher does not refuse.
+    The function gets a `Draw`, and returns what the kernel computed: a tensor, or a tuple of them. It runs up to its first use of a
+    tensor in this process, and whole in a worker, so it may depend on nothing but its draws.
 
-    The function may depend on its draws alone: it runs up to its first use of a tensor in this process, and whole in a worker.
-    UsageError (value, rule, remedy) for anything asked that cannot be.
+    - `reference`: `reference(xp, *operands, **named)` computes the right result with the Python array API `xp`. It gets the
+      operands in the order of their draws, named ones by name, and returns an array, or a tuple of them for several outputs.
+    - `exact`: each result must be the word nearest to the reference, as that of a gather.
+    - `returns`: the format of each output, such as "fp32" or ("fp16", "int32"); without it, those that the kernel returns.
+    - `accumulation`: the type in which the kernel may sum; the error bound follows from it.
+    - `specials`: feed NaN, infinities, subnormals and the whole range of exponents too. `regimes`: feed only these kinds.
+    - `launcher`: "FILE:FUNCTION" of a launcher that this process never imports; the function then returns a tuple of its arguments.
+    - `sealed`: that launcher runs in a jailed process of its own (docs/sealed.md).
+    - `real_values`: compute emulated launches without rounding too, which tells wrong mathematics from lost precision.
+    - `gradient`: the outputs come from a `torch.autograd.Function`; compare its backward pass with the gradient of the reference.
+    - `batch_invariant`: "rows", or names of sizes along which the bits of a row depend on that row alone, whatever the batch.
+    - `deterministic`: the same call gives the same bits in any order of atomics (docs/invariance.md, as `batch_invariant`).
+    - `recover_order`: find the order of the kernel's sums by extra launches, and expect its exact words (docs/order_of_sums.md).
+    - `strides`: how the tensors lie whose draw does not say: "contiguous" for a kernel that takes, but does not refuse, others.
+
+    UsageError (value, rule, remedy) for arguments that do not fit.
     """
     check_sealed(sealed, launcher)
     check_accumulation(accumulation)
@@ -146,19 +149,21 @@ def test(
     batch_invariant: str | Sequence[str] = (),
     deterministic: bool = False,
 ) -> Test:
-    """Make a test of a launcher, by the mathematics of the shipped kernel `like`, or of the KernelBench problem in a file.
+    """Make a test of a launcher whose mathematics bitverdict has: that of a shipped kernel, or of a KernelBench problem.
 
         test_matmul = bv.test(matmul, like="matmul", claims=("strides", "bf16"), requires=lambda m, n, k: k % 8 == 0)
         test_softmax = bv.test("candidate.py:ModelNew", like="problem.py", sealed=True)
 
-    `kernel` is a function, or the address "FILE:FUNCTION" of one that this process never imports; FILE is looked for beside the
-    file that names it. It takes what the contract of `like` hands over ("A launcher of your own" in docs/judging.md). `claims`:
-    what it takes beyond contiguous fp16. `requires`: a predicate over fields of the problem, by their names: it is asked nothing
-    else. Without them those of the function's attributes hold. `batch_invariant` and `deterministic` are what it promises besides,
-    as of `judged`; sizes have the names of the problem's fields. `sealed`: a jailed process imports the file, and is held to
-    promises too. With `requires` here the judge of a sealed launcher cannot ask of smaller batches: a UsageError says so.
+    - `kernel`: a function, or "FILE:FUNCTION" of one that this process never imports; FILE is looked for beside the file that calls
+      `test`. It takes the arguments that the contract of `like` passes ("A launcher of your own" in docs/judging.md).
+    - `like`: the name of a shipped kernel, or the file of a KernelBench problem.
+    - `claims`: what the launcher takes beyond contiguous fp16. None: its attribute `claims`, where it has one.
+    - `requires`: a predicate over fields of the problem, by their names: only cases for which it is true are judged. None: its
+      attribute `requires`, where it has one.
+    - `sealed`: a jailed process imports the file (docs/sealed.md); `requires` beside `batch_invariant` is then a UsageError.
+    - `batch_invariant`, `deterministic`: as of `judged`; sizes have the names of the problem's fields.
 
-    UsageError (value, rule, remedy) for anything asked that cannot be.
+    UsageError (value, rule, remedy) for arguments that do not fit.
     """
     check_sealed(sealed, kernel)
     promises = promises_of(batch_invariant, deterministic)
@@ -217,15 +222,17 @@ def assert_right(
     real_values: bool = True,
     sealed: bool = False,
 ) -> None:
-    """Judge one launch, ``function(*operands)``, and raise AssertionError with the report where it is wrong.
+    """Judge one launch, ``function(*operands)``; AssertionError with the report where it is wrong, or cannot be decided.
 
         bv.assert_right(matmul, (a, b), reference=lambda xp, a, b: a @ b, target="emulated:sm_90")
 
-    `function` is one of a file, or its address "FILE:FUNCTION": a worker imports it. `operands` are tensors and numbers; their
-    words are copied. `reference(xp, *operands)` and the other arguments are those of `judged`. `target`: one, by its name; None:
-    all that are here. An emulated one is asked under several schedules. `sealed`: a jailed process imports the file of `function`,
-    which is an address then. A launch that cannot be decided is an AssertionError too;
-    `unittest.SkipTest` says that the target lacks a feature.
+    - `function`: a function of a file, or its address "FILE:FUNCTION": a worker imports it.
+    - `operands`: tensors and numbers; their words are copied.
+    - `target`: the name of one; None: all that are here. An emulated one runs the launch under several schedules.
+    - `sealed`: a jailed process imports the file of `function`, which must be an address (docs/sealed.md).
+    - `reference` and the others: as of `judged`.
+
+    `unittest.SkipTest` where the target lacks a feature that the kernel needs.
     """
     __tracebackhide__ = True
     if is_importing():  # the file is imported to be judged, and this call is not asked
@@ -253,9 +260,9 @@ def assert_right(
 
 
 def load_tests(module: str) -> Callable[..., unittest.TestSuite]:
-    """The function `load_tests` of a module, for unittest: ``load_tests = bv.load_tests(__name__)``.
+    """The hook `load_tests` by which unittest finds tests of a module: write ``load_tests = bv.load_tests(__name__)`` in it.
 
-    It gives unittest the tests of the module that `judged` and `test` made; those that are methods it finds by itself.
+    It adds the functions that `judged` and `test` made. Methods of a `TestCase` unittest finds by itself.
     """
 
     def load(loader: unittest.TestLoader, standard: unittest.TestSuite, pattern: str | None) -> unittest.TestSuite:

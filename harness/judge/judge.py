@@ -33,8 +33,8 @@ FEW_DIGITS = "those of the reference to within half a unit of the floats that th
 
 
 def judge(case: Case, target: Target, contract: Contract | None = None, *, explained: bool = True) -> Verdict:
-    """The verdict on `case` on `target`. Raises ValueError for addresses that lead nowhere, and what a broken contract raises. A
-    failure is not `explained` where nobody reads it."""
+    """Judge `case` on `target` in this process. ``explained=False`` spares the search for the cause of a failure. ValueError for
+    the address of a contract or launcher that is not there; what a broken contract raises is not caught."""
     clock = Clock()
     contract = contract if contract is not None else resolve(case.contract)
     missing_features = ", ".join(sorted(str(feature) for feature in contract.lacking(target)))

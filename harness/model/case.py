@@ -19,23 +19,23 @@ Indices = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One launch of one kernel, complete: what is asked, how it is launched, what it is fed, how the emulator schedules it.
+    """One launch of one kernel, complete: its problem and configuration, its operands, and how the emulator schedules it.
 
-    `problem` and `config` are the kernel's own frozen dataclasses; `config` is None where the launcher chooses (autotuning, a
-    user's own launcher). `schedule` is "eager", "latest" or "drawn:<schedule_seed>", and may end in " on
-    <multiprocessors>"; hardware ignores it. `tuning` says which configuration autotuners take ("first", "config <n>") and whether
-    their tuning runs are judged too ("runs"); "" leaves it to the target. `calls`: 2 calls the launcher again on other operands
-    elsewhere, 3 on other operands in the same storage, and then on these elsewhere (`bitverdict.harness.checks.second_call`).
-    `indices` are operands of row numbers, each written out; an operand that it does not name is drawn from regime and `data_seed`.
-    `search_path`: folders in which the files of a user's repository find each other's modules, before all others.
-    `real_values`: whether an emulated launch also computes without rounding, where the contract wants it (`Contract.declared`).
-    `certificate`: whether a pass says which faults it exposes (`bitverdict.harness.model.certificate`), and lost precision where.
-    `recover_order`: the order of the launcher's sums is recovered by launches of their own, and words are expected by it where the
-    contract has but a bound (docs/order_of_sums.md).
-    `ptx`: the PTX of each launch on an emulated GPU is executed beside the tile program (docs/ptx.md).
-    `promises`: what a user's launcher promises besides right words (docs/invariance.md): "deterministic", "rows", names of sizes,
-    with commas between.
-    `sealed`: the launcher's file is imported by a process of its own alone, which shares nothing with the judge but bytes.
+    - `problem`, `config`: the kernel's own frozen dataclasses. `config` is None where the launcher chooses.
+    - `regime`, `data_seed`: the kind of values that operands are drawn from, and the seed of the draw. `indices`: operands of row
+      numbers that are written out instead.
+    - `schedule`: "eager", "latest" or "drawn:<schedule_seed>", with " on <multiprocessors>" or without; hardware ignores it.
+    - `tuning`: the configuration that autotuners take ("first", "config <n>"), or "runs": their tuning runs are judged too; "": as
+      the target does.
+    - `calls`: 2 calls the launcher again on other operands in other storage; 3 calls it on other operands in the same storage, then
+      on the first ones in other storage (`bitverdict.harness.checks.second_call`).
+    - `real_values`: an emulated launch computes without rounding too, where the contract wants it (`Contract.declared`).
+    - `recover_order`: find the order of sums by extra launches, and expect its words (docs/order_of_sums.md).
+    - `ptx`: execute the PTX of each emulated launch beside the tile program (docs/ptx.md).
+    - `sealed`: a process of its own imports the launcher's file, and shares nothing with the judge but bytes (docs/sealed.md).
+    - `certificate`: a pass says which faults it exposes (`bitverdict.harness.model.certificate`), lost precision says where.
+    - `promises`: of a user's launcher, besides right words: "deterministic", "rows" and names of sizes, with commas between.
+    - `search_path`: folders in which a user's files find each other's modules, before all others.
     """
 
     contract: str  # address of the contract, as `resolve` takes it
@@ -99,8 +99,8 @@ _DEFAULT_FIELDS: dict[str, Any] = {
 class Operand:
     """One input as the launcher will see it.
 
-    `codes` is the logical array of bits in `format`'s storage type (`bitverdict.reference.formats` name, or "int8", "int32", ...);
-    `strides` are element strides of the view handed over (None: contiguous row-major), `offset` the elements before its first.
+    `codes`: its bits, in the storage type of `format` (a name of `bitverdict.reference.formats`, or "int8", "int32", ...), in
+    logical order. `strides`: those of the view that the launcher gets (None: contiguous rows). `offset`: elements before its first.
     """
 
     name: str

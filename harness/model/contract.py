@@ -41,17 +41,16 @@ class UndecidedCase(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedOutput:
-    """What one output must be.
+    """What one output must be: exact words, an interval, or a value with a bound. Arrays have the output's shape.
 
-    Either `words` (bit for bit; NaN compared as the plan says, `any_nan` where the payload is not expected) or `value` and `bound`
-    (|got - value| <= bound per element, in float64). With `low` and `high`, which are words, the result must lie between them by
-    value, or be NaN where `or_nan`; `value` and `bound` then only tell how far off it is. With `words` too, `bounded` marks the
-    elements that the interval decides; the words decide the others. `others` (R, *shape) are words that are as right as `words`: of
-    each element one of them all must come. `inconclusive` marks elements that this case cannot decide.
-    `opinion` is a bound's on the words.
-    `exact` is the mathematics in float64, of the output's shape, and `exact_error` float64's own running error of it (inf: not
-    decidable); the real values of an emulated launch are held to it. `declared`: formats of the conversions that are mathematics.
-    `tile` is the (rows, columns) of one program's output, `k_block` the K elements of one step: they explain where errors cluster.
+    - `words`: compared bit for bit. `others` (R, *shape): further words that are as right. `any_nan`: any NaN will do for a NaN.
+    - `value`, `bound`: |got - value| <= bound for each element, in float64.
+    - `low`, `high`: words between which the result must lie by value, or be NaN where `or_nan` is true; `value` and `bound` then
+      only say how far off it is. `bounded`: beside `words`, the elements that this interval decides.
+    - `inconclusive`: elements that this case cannot decide. `opinion`: a bound that `words` themselves are checked against.
+    - `exact`: the mathematics in float64, `exact_error` its own running error (inf: not decidable); real values of an emulated
+      launch are compared with them. `declared`: formats to which a conversion counts as mathematics.
+    - `tile`: (rows, columns) of one program, `k_block`: K elements of one step; both explain where errors cluster.
     """
 
     name: str
@@ -78,9 +77,9 @@ class ExpectedOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class SecondOpinion:
-    """What a bound says of some of an output's expected words: `words` (R, C), and the `output` (R, C) that they are held to.
+    """Some of an output's expected words, `words` (R, C), and the bound `output` (R, C) that they must lie in.
 
-    `of`: how many words the output has. Words outside are the harness's own error: what is expected contradicts itself.
+    `word_count`: how many words the output has. A word outside is the harness's error: its expectations contradict each other.
     """
 
     words: np.ndarray
@@ -90,10 +89,14 @@ class SecondOpinion:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedOutcome:
-    """What a case expects on a target. `result`: an output, judged by `Contract.expected`. Otherwise `outcome` (an
-    `bitverdict.harness.model.verdict.Outcome` value such as "refused", "out of resources", "illegal instruction") is expected from
-    `layer` (launcher, front end, verifier, ptxas, capacity, hardware, iisan), and `message`, where given, must occur in what is
-    said. `any_refusal`: whatever the launcher raises, or the driver for it, is a refusal, and is as good as the rest."""
+    """What must happen when a case runs on a target: a result, or a certain failure.
+
+    - `result`: the launch returns outputs, which `Contract.expected` judges. False: it must end with `outcome`.
+    - `outcome`: a value of `Outcome`, such as "refused", "out of resources" or "illegal instruction".
+    - `layer`: what must end it: launcher, front end, verifier, ptxas, capacity, hardware or iisan.
+    - `message`: a text that must occur in the error; empty: any. `reason`: why this is expected, for reports.
+    - `any_refusal`: whatever the launcher or the driver raises is taken for a refusal, and is as good as the rest.
+    """
 
     result: bool = True
     any_refusal: bool = False
@@ -147,7 +150,7 @@ class PromisedInstruction:
 
 
 class Contract:
-    """Base of all contracts; a kernel's contract overrides what it needs. See the module's docstring for the order of play."""
+    """What a kernel must do: the base of all contracts. A kernel's contract overrides what it needs (docs/adding_a_kernel.md)."""
 
     stem: str = ""
     address: str = ""
@@ -169,20 +172,20 @@ class Contract:
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 
     def lacking(self, target: Target) -> frozenset[Feature]:
-        """The features that the kernel requires and `target` has not. MFMA stands in for mma.sync where `by_mfma`."""
+        """The features that the kernel requires and `target` lacks. MFMA stands in for mma.sync where `by_mfma`."""
         able = {Feature.MMA_SYNC} if self.by_mfma and Feature.MFMA in target.features else set()
         return frozenset(self.requires - target.features - able)
 
     def lacking_in_part(self, target: Target) -> dict[str, frozenset[Feature]]:
-        """What no case has of `target`, though the kernel can do it elsewhere, in words; and the features that are missing."""
+        """What the kernel can do elsewhere and no case asks of `target`, in words, each with the features that `target` lacks."""
         return {}
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
-        """Every legal case on `target`, plus the illegal ones whose expected outcome is a refusal."""
+        """A strategy of every legal case on `target`, and of illegal ones whose expected outcome is a refusal."""
         raise TypeError(f"{type(self).__name__} has no cases")
 
     def required(self, target: Target) -> list[Case]:
-        """The required cases: run first in every profile, and gated on having been seen."""
+        """The cases that every profile judges, before drawn ones; a run that misses one is not complete."""
         return []
 
     def whole(self, target: Target) -> list[Case]:
@@ -190,7 +193,7 @@ class Contract:
         return []
 
     def around(self, tile: Tile, target: Target) -> list[Case]:
-        """Cases at the edges of a user's launcher that works in steps of `tile`; judged like `required`."""
+        """Cases at the edges of the tiles of a user's launcher, which an emulated launch showed; judged like `required`."""
         return []
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
@@ -211,40 +214,40 @@ class Contract:
     def expected(
         self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping[str, object]
     ) -> list[ExpectedOutput]:
-        """One `ExpectedOutput` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
+        """One `ExpectedOutput` per output. `recorded`: what the launch found out, such as the configuration an autotuner chose."""
         raise TypeError(f"{type(self).__name__} has no expected")
 
     def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
-        """What the options of `case` promise of the shipped kernel's tile programs, where the words are the same without. An
-        emulated launch whose words pass is held to them; a user's launcher never is."""
+        """Instructions that the options of `case` promise, where the words would be the same without them. Checked in emulated
+        launches of the shipped kernel whose words pass, never of a user's launcher."""
         return ()
 
     def decides(self, case: Case, target: Target) -> bool:
-        """Whether some word of `case` can be decided, as far as its operands tell: a NaN in each row may leave none."""
+        """Whether the operands of `case` leave any word to decide: a NaN in each row may leave none."""
         return True
 
     def declared(self, case: Case) -> frozenset[str] | None:
-        """The formats whose conversions are mathematics, maybe none, where the launch is to compute real values too; None where
-        nobody holds them to anything. The contracts of shipped kernels hold a user's launcher to them, and their own to words."""
+        """Formats to which a conversion counts as mathematics, not as rounding, when the launch also computes real values; None: it
+        does not compute them. A shipped kernel needs none, for its words are compared; a user's launcher does."""
         return self.conversions if case.launcher else None
 
     def written(self, case: Case) -> frozenset[str]:
-        """Of the launch just made the operands that it may have written: outputs that are written in place."""
+        """The operands that the last launch may have written: outputs that are written in place."""
         return frozenset()
 
     def to_launch(self, case: Case) -> Case:
-        """`case` as a process that launches it for the judge is told it: without what is expected."""
+        """`case` without what is expected of it: what a process is sent that launches it for the judge."""
         return case
 
     def left(self) -> dict[str, Any]:
-        """What the launch just made left in this contract (JSON values), for `take` of the same contract in another process."""
+        """What the last launch stored in this contract (JSON values), for `take` of the same contract in another process."""
         return {}
 
     def take(self, left: Mapping[str, object]) -> None:
-        """Take what a launch in another process left there. TypeError or ValueError for what no launch leaves."""
+        """Store what `left` returned in the process that launched. TypeError or ValueError for anything else."""
 
     def problem_told(self, told: Sequence[tuple[str, str]]) -> Any:
-        """The problem that a report tells by (name, text) of its parts; None where its fields are those of a record."""
+        """The problem that a report printed as `told`, pairs (name, text); None where its fields are those of a record."""
         return None
 
     def call_text(self, case: Case) -> str:
@@ -252,32 +255,32 @@ class Contract:
         return ""
 
     def simpler(self, case: Case) -> Iterator[Case]:
-        """Cases simpler than `case` by what it drew, the simplest first: where its problem is no record of plain fields."""
+        """Cases simpler than `case`, the simplest first, for a problem that is no record of plain fields."""
         return iter(())
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
-        """What the outputs are of the values of `operands`, for an explanation of wrong ones; None where there is none to offer."""
+        """The outputs as a function of the values of `operands`, to explain wrong ones by; None where the contract has none."""
         return None
 
     def mathematics_of(self, case: Case, operands: Mapping[str, Operand], output: str) -> Mathematics | None:
-        """`mathematics` of the call that `output` is of: a case may have several."""
+        """`mathematics` of the call that made `output`: a case may call the launcher several times."""
         return self.mathematics(case, operands)
 
     def sizes(self, case: Case) -> dict[str, int]:
-        """Numbers of the problem by name that may be sizes of operands: `resized` changes one. By default its integer fields."""
+        """Sizes of operands by the names of fields of the problem, by default all integer ones. `resized` changes one."""
         fields = dataclasses.fields(case.problem) if dataclasses.is_dataclass(case.problem) else ()
         return {each.name: value for each in fields if type(value := getattr(case.problem, each.name)) is int}
 
     def resized(self, case: Case, name: str, value: int) -> Case | None:
-        """`case` with another value of one of its `sizes`, fed anew; None where there is no such case."""
+        """`case` with `value` for one of its `sizes`, and operands of that size; None where the kernel takes no such case."""
         return dataclasses.replace(case, problem=dataclasses.replace(case.problem, **{name: value}))
 
     def configured(self, case: Case, target: Target) -> list[Case]:
-        """`case` in each configuration that the contract knows of, its own left out."""
+        """`case` in each other configuration that the contract knows."""
         return []
 
     def factors(self, case: Case, operands: Mapping[str, Operand]) -> tuple[np.ndarray, np.ndarray] | None:
-        """Codes (M, K) and (N, K) of the factors of a product, of which each line of one meets each of the other; None: there is no
+        """Codes (M, K) and (N, K) of the factors of a matrix product, rows of one by rows of the other; None: there is no such
         product."""
         return None
 
@@ -286,27 +289,27 @@ class Contract:
         return ()
 
     def asked_by_default(self, case: Case) -> str:
-        """How operands of `case` lie that a launcher is asked though nobody claims it, in words; empty where they do not."""
+        """How the operands of `case` lie, in words, where that is tested by default, claimed or not; else empty."""
         return ""
 
     def left_out(self, target: Target) -> list[str]:
-        """What required cases should ask on `target` and cannot, a sentence each."""
+        """What the required cases should test on `target` and cannot, a sentence each."""
         return []
 
     def indices(self, case: Case) -> Indices:
-        """The row numbers that `case` is fed, whether it writes them out or draws them from its seed."""
+        """The row numbers among the operands of `case`, whether it writes them out or draws them from its seed."""
         return ()
 
     def recorded(self, case: Case) -> dict[str, Any]:
-        """What only the run just made knows (JSON values): the autotuner's winner, for one."""
+        """What only the last launch knows (JSON values), such as the configuration that an autotuner chose."""
         return {}
 
     def between_calls(self) -> dict[str, Any]:
-        """What was seen between the calls of the case just launched (JSON values), whatever they came to; of one call nothing."""
+        """What was seen between the calls of the last case (JSON values), whatever their outcome; empty where it made one call."""
         return {}
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
-        """The classes this case falls in, by dimension: {"config": "128x256x64", "m mod 16": 3, ...}. Counted and shown."""
+        """The classes of this case, for the coverage that reports count: {"config": "128x256x64", "m mod 16": 3, ...}."""
         return {}
 
     def case_from_json(self, record: Mapping[str, object]) -> Case:

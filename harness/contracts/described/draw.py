@@ -87,7 +87,7 @@ class Draw:
         return self._decide("scalar", name, Real(least, most), (float(low), float(high)))
 
     def assume(self, holds: bool) -> None:
-        """Leave out what is no case for the kernel. Rather draw what it takes: a case that is left out costs its draws."""
+        """Drop this case unless `holds`. Better draw only what the kernel takes: a dropped case still costs its draws."""
         if not holds:
             raise DiscardedDraw
 
@@ -194,7 +194,7 @@ class Draw:
         return self._decide("lengths", name, Lengths(count, low, high, most), (count, low, high, total))
 
     def numbers(self, values: Sequence[object], *, dtype: torch.dtype | str = "int32", name: str = "") -> Any:
-        """A tensor of integers that the body computed from its draws: lengths, a table of blocks."""
+        """A tensor of integers that the body computed from its draws, such as lengths or a table of blocks."""
         format_name = format_of(dtype)
         array = np.asarray(values)
         if kind_of(format_name) != "integer" or not array.size or array.dtype.kind not in "iu":
@@ -218,7 +218,7 @@ class Draw:
         return self._place_tensor("offsets", name, OneOfValues(PARTS), (parts, total), format_name, (parts + 1,))
 
     def mask(self, shape: int | Sequence[int], *, name: str = "") -> Any:
-        """A tensor of truths: half of them, all, none, or few."""
+        """A tensor of booleans, of which half are true, or all, none or few."""
         return self._place_tensor("mask", name, OneOfValues(MASKS), (), "bool", _shape(shape))
 
     def scales(self, shape: int | Sequence[int], format: str = "e8m0", *, name: str = "") -> Any:
@@ -228,7 +228,7 @@ class Draw:
         return self._place_tensor("scales", name, OneOfValues((CONTIGUOUS,)), (), format, _shape(shape))
 
     def output(self, dtype: torch.dtype | str, shape: int | Sequence[int], *, name: str = "") -> Any:
-        """A tensor that nobody has written, for a launcher that is handed its output. Return it from the body."""
+        """A tensor without values, for a launcher that takes its output as an argument. Return it from the body."""
         return self._place_tensor("output", name, OneOfValues((CONTIGUOUS,)), (), format_of(dtype), _shape(shape))
 
     # --- what every draw does
