@@ -2,7 +2,7 @@
 
 Run: `python -m benchmarks.corpus_replay FOLDER --on cuda:0 --jobs N --results FILE [--page FILE]`. FOLDER is that of `corpus.py`,
 with the packages installed; what is not there is left out by name. Beside the entries of the corpus it launches operations of
-FlagGems on `LARGE` elements, for words, and the probes (`benchmarks/replay_probes.py`), for what is known to be hard: sums and
+FlagGems on `LARGE` elements, for words, and the probes (`benchmarks/fusion_probes.py`), for what is known to be hard: sums and
 scans of products, carried sums, rows of flash decoding.
 
 `--ptx` executes the PTX of each launch too (`harness/ptx_machine/`), on the bytes from before it: where neither differs from the
@@ -114,9 +114,9 @@ def tasks(folder: Path, of: list[str], only: str, run: Run) -> Iterator[Task]:
     found = here(folder, run)
     listed: list[tuple[str, str, Callable[[], Any]]] = []
     if PROBES in of:
-        from benchmarks.replay_probes import PROBES as probes
+        from benchmarks.fusion_probes import KINDS, launch_kind
 
-        listed += [("probe", name, probe) for name, probe in probes.items()]
+        listed += [("probe", kind, partial(launch_kind, kind)) for kind in KINDS]
     if CORPUS in of:
         listed += [(e.package.name, e.name, partial(of_entry, e)) for e in entries() if found[e.package.name]]
     if OPERATIONS in of and found["flag_gems"]:

@@ -20,6 +20,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
@@ -38,10 +39,11 @@ from tests.support.reduction_words import as_bytes, drawn
 SCANS = (
     "scan", "scan of columns", "scan from the end", "scan, chosen", "scan, and one", "scan, negated", "scan of a row's product",
     "scan of pairs", "scan of pairs of products", "kept, and taken away", "scan, swapped", "several scans", "scan by columns",
+    "products in two orders", "rounded, and not", "scan of a scan",
 )  # fmt: skip
 OF_COLUMNS = (
     "sum of rows", "sum of weighted rows", "sum of rows, weights negated", "sum, chosen", "sum of products of sums",
-    "carried, of rows",
+    "carried, of rows", "sum of two products",
 )  # fmt: skip
 OF_ROWS = (
     "sum of columns", "sum of weighted columns", "sum of columns, weights negated", "two sums", "carried", "variance",
@@ -185,6 +187,11 @@ class ApproximatingThreads(Threads):
     """With the instructions that only tables decide: their words are those of `reference`."""
 
     def execute(self, opcode: str, operands: list[str], when: np.ndarray) -> None:
+        if opcode in ("redux.sync.max.f32", "redux.sync.min.f32"):  # of all lanes of a warp
+            words = self.read(operands[1]).astype(np.uint32).view(np.float32).reshape(-1, 32)
+            extreme = (np.fmax if "max" in opcode else np.fmin).reduce(words, 1)
+            self.write(operands[0], np.repeat(extreme, 32).view(np.uint32).astype(np.uint64), when, 32)
+            return
         if (run := INSTRUCTIONS.get(opcode)) is None:
             super().execute(opcode, operands, when)
             return
@@ -213,6 +220,13 @@ def on_the_device(launch: Launch, programs: int, device: str) -> bytes:
     tensors = tuple(each.to(device) for each in launch.tensors(programs))
     launch.run(tensors, programs)
     return as_bytes(tensors[-1].cpu()).tobytes()
+
+
+def launch_kind(kind: str) -> None:
+    """All probes of a kind on "cuda", one program each: where a sum is open, a launch may be refused, and the next goes on."""
+    for launch in launches("", (kind,)):
+        with suppress(EmulatedFault):
+            on_the_device(launch, 1, "cuda")
 
 
 def held_to_the_ptx(listed: list[Launch], jobs: int) -> int:

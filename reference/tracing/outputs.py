@@ -9,7 +9,6 @@ import numpy as np
 
 from bitverdict.reference.error_bound import words_between
 from bitverdict.reference.formats import FORMATS, decode
-from bitverdict.reference.tracing.accumulation import Accumulation, accumulation_type
 from bitverdict.reference.tracing.arrays import TracedArray, array
 from bitverdict.reference.tracing.creation import asarray
 from bitverdict.reference.tracing.dtypes import WORDS, Untraceable, dtype_of
@@ -135,9 +134,4 @@ def evaluate(function: Reference, trace: Trace, operands: Operands, keyword_oper
     return [output if isinstance(output, TracedArray) else asarray(trace, output) for output in outputs]
 
 
-def how_accumulated(name: str) -> Accumulation:
-    """The accumulation type of that name."""
-    return accumulation_type(name)
-
-
-__all__ = ["TracedOutput", "array", "evaluate", "how_accumulated"]
+__all__ = ["TracedOutput", "array", "evaluate"]

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import bitverdict.kernels.matmul
+from bitverdict.harness.contracts.matmul import TUTORIAL
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
@@ -30,17 +31,7 @@ from tests.faults.mutants import Mutant, mutant_contract, mutant_source, once
 from tests.support.shares import judged_here
 
 LOOKED_FOR_ON = ("emulated:sm_80", "emulated:sm_90")
-OWN_TEST_SIZES = (
-    (128, 256, 32),
-    (128, 16, 32),
-    (32, 128, 64),
-    (128, 128, 64),
-    (64, 128, 128),
-    (64, 64, 32),
-    (32, 32, 128),
-    (512, 512, 512),
-    (1024, 1024, 1024),
-)  # (m, n, k), each run in fp16 whatever dtypes its parameters name
+OWN_TEST_SIZES = TUTORIAL["m, n, k"]  # each run in fp16 whatever dtypes its parameters name
 ASKED = 25
 UNSEEN = 15
 

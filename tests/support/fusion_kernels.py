@@ -86,6 +86,16 @@ def probe(x, y, out, steps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KIND: tl.
         found = tl.sum((a + b) * (a - b), 0)
     elif KIND == "kept, and taken away":
         found = a - b * tl.sum(a * b, 1, keep_dims=True)
+    elif KIND == "scan of a scan":
+        found = tl.cumsum(tl.cumsum(a * b, 1) * b, 0)
+    elif KIND == "sum of two products":
+        found = tl.sum(a * b + b * p[:, None], 0)
+    elif KIND == "products in two orders":
+        first, second = (a * b) * p[:, None], a * (b * p[:, None])
+        found = tl.where(a > 0, first + second, first) + tl.sum(first + second, 0)[None, :]
+    elif KIND == "rounded, and not":
+        first, second = a.to(tl.bfloat16).to(a.dtype) * p[:, None], a * p[:, None]
+        found = tl.maximum(first + second, first) + tl.sum(a * b, 0)[None, :]
     elif KIND == "carried":
         carried = tl.zeros([ROWS, COLUMNS], a.dtype)
         for step in range(steps):

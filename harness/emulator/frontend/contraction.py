@@ -24,12 +24,7 @@ from triton.runtime.cache import get_cache_manager
 
 from bitverdict.harness.emulator.compiler_digest import digest
 from bitverdict.harness.emulator.frontend import amd_assembly
-from bitverdict.harness.emulator.frontend.assembly import (
-    Instruction,
-    NotAssembled,
-    instructions,
-    ptx_beside_packing,
-)
+from bitverdict.harness.emulator.frontend.assembly import Instruction, NotAssembled, instructions, ptx_beside_packing
 from bitverdict.harness.emulator.frontend.assembly_sums import AssemblySums, assembly_sums, flatten
 from bitverdict.harness.emulator.frontend.float_instructions import (
     Definitions,
@@ -57,7 +52,7 @@ _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.exter
 """Operations that AMD's compiler writes out in sums and products of its own."""
 _MOST_IN_PROCESS = 256  # entries of one process
 _process_results: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_FORMAT_VERSION = "49"  # changes when what is kept on disk does
+_FORMAT_VERSION = "52"  # changes when what is kept on disk does
 
 
 @dataclass

@@ -8,13 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from bitverdict.harness.emulator.frontend.assembly import LABEL, Instruction, instructions, placed_columns
 from bitverdict.harness.emulator.frontend.float_instructions import Definitions
-from bitverdict.harness.emulator.frontend.fold_dialect import (
-    FIRST_THREAD,
-    SHARED,
-    Mark,
-    Source,
-    integer_result,
-)
+from bitverdict.harness.emulator.frontend.fold_dialect import FIRST_THREAD, SHARED, Mark, Source, integer_result
 
 _REGISTER = re.compile(r"%\w+")
 _ADDRESS = re.compile(r"\[\s*([%\w@.$]+)\s*(?:\+\s*(-?\d+)\s*)?\]")
@@ -84,8 +78,6 @@ class FoldCode:
         kind, name = maker.opcode.partition(".")[0], name.partition("@")[0]
         reads = [read for read in maker.reads if read.startswith("%")]
         if kind in ("ld", "atom", "mma", "wgmma", "tcgen05", "ldmatrix", "shfl", "redux"):
-            if maker.opcode.startswith("ld.param"):
-                return set(), []
             bits = _bits(maker.opcode)
             byte = maker.writes.index(name) * bits // 8 + (half or 0) * bits // 16
             line, column = self.marks[id(maker)]
@@ -95,8 +87,6 @@ class FoldCode:
                 repeated = self.repeated_loads.get(id(maker), 0)
                 return {(line, SHARED, -1 - repeated if address is None else (address + byte))}, []  # else it is like no other
             return {(line, column, byte)}, []
-        if kind == "mov" and len(maker.writes) == 2 and len(reads) == 1:
-            return set(), [(reads[0], maker.writes.index(name))]
         if kind == "mov" and len(maker.reads) == 2:
             picked = maker.reads if half is None else (maker.reads[half],)
             return set(), [(read, None) for read in picked if read.startswith("%")]
@@ -106,15 +96,11 @@ class FoldCode:
                 return set(), [(reads[0], 0)]
             if (kind, amount) in (("shr", "16"), ("and", "-65536")):
                 return set(), [(reads[0], 1)]
-        if kind == "selp":
-            reads = [read for read in maker.reads[:2] if read.startswith("%")]
         if kind == "prmt" and half is not None and (taken := _permuted_half(maker, half)):
             return set(), [taken]
-        if kind == "xor" and maker.opcode.endswith("32") and len(reads) == 1:
-            return set(), [(reads[0], half)]  # the sign of both halves
         if kind == "cvt" and maker.opcode.endswith("16"):
             half = 0 if maker.opcode == "cvt.u16.u32" else None
-        packed = maker.opcode.endswith("x2") or kind in ("mov", "selp")
+        packed = maker.opcode.endswith("x2") or kind == "mov"
         return set(), [(read, half if packed or kind == "cvt" else None) for read in reads]
 
     def _address(self, load: Instruction) -> int | None:

@@ -28,7 +28,7 @@ from bitverdict.harness.emulator.frontend.float_instructions import (
 )
 from bitverdict.harness.emulator.frontend.fold_code import FoldCode
 from bitverdict.harness.emulator.frontend.fold_dialect import FoldAddition, FoldDialect, Mark, Path
-from bitverdict.harness.emulator.frontend.value_numbers import PRIME, NumberedSum, magnitude, numbered_sums, of_dialect
+from bitverdict.harness.emulator.frontend.value_numbers import PRIME, NumberedSum, magnitude, numbered_sums, of_dialect, sum_number
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class MarkedProgram:
         values.number(places)
         exact.number(places)
         told_apart = defaultdict[int, set[int]](set)
-        for place, number in values.numbers.items():
-            told_apart[magnitude(number)].add(magnitude(exact.numbers[place]))
+        for place in places:
+            told_apart[magnitude(values.numbers[place])].add(magnitude(exact.numbers[place]))
         return {place: values.numbers[place] for place in places if len(told_apart[magnitude(values.numbers[place])]) == 1}
 
     @cached_property
@@ -104,7 +104,7 @@ class MarkedProgram:
         ways = {(right, left): 1, (-right % PRIME, -left % PRIME): 1, (left, right): 0, (-left % PRIME, -right % PRIME): 0}
         return [
             _Outcome(ways[each.parts] if each.fuses else None, each.place, is_reached(each.instruction, self.code))
-            for each in self._code_numbers.get(magnitude(left + right), ())
+            for each in self._code_numbers.get(magnitude(sum_number(left, right)), ())
             if each.parts in ways and form_of(each.instruction.opcode) == form
         ]
 

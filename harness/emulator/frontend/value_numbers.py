@@ -1,10 +1,12 @@
 """Value numbers of floats: equal in LLVM's dialect and in the PTX where both compute the same real number.
 
 LLVM's vectoriser moves sums under the marks of other operations, and swaps what they add. So each value gets a number that says
-what it computes: its value modulo a prime, for loaded bytes (`Source`) that are random numbers. Sums, products and quotients are
-computed in that field, where a fused multiply-add is its product and its sum. Of any other function the number is a hash of
-what it is applied to. What a loop carries has a hash of what it begins with and goes on with, refined a few times. Which sum an
-instruction computes, and which of its sides it multiplies, is then read off the numbers.
+it computes, a hash of what it is made of, from loaded bytes (`Source`) and constants on, modulo a prime, so that it has a sign. A
+fused multiply-add is its product and its sum. What a loop carries has a hash of what it begins with and goes on with, refined a few
+times. Which sum an instruction computes, and which of its sides it multiplies, is then read off the numbers.
+
+The two texts do not say all alike, so different values have one number where only a rounding, the name of a function, the condition
+of a choice or a way through branches differs. The dialect's own `exact` numbers tell them apart: what adds one of them is not read.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ _SIGNS = {
     "and.b32": ("2147483647", "2147450879"), "and.b16": ("32767",),
 }  # fmt: skip
 """What turns the sign of a float, or of two, or takes it away."""
+_LANES = re.compile(r"<(\d+)x")
 _FORMS_OF_CVT = re.compile(r"\.b?([fesu]\d+)")
+_INTEGRAL = re.compile(r"\.r[nzmp]i\b")  # of what rounds to an integer
 _PARAMETER = re.compile(r"_param_(\d+)")
 _PLACES = {"add": 2, "sub": 2, "mul": 2, "div": 2, "neg": 1, "fma": 3, "copy": 1}
 
@@ -104,7 +108,8 @@ class ValueNumbers:
                 entered_places.add(place)
                 stack += missing_places
             else:
-                self.numbers |= dict.fromkeys(missing_places, 0)  # of a circle without a join, which no program has
+                for circle_place in missing_places:  # without a join: a number that nothing else has, here or in the other text
+                    self.numbers[circle_place] = hash_number(10, *_own_name(circle_place))
                 self.numbers[place] = self._compute(place, kind, parts)
                 stack.pop()
 
@@ -120,9 +125,11 @@ class ValueNumbers:
             among = frozenset().union(*(self._extremes_of(each, kind) for each in parts))
             self.extremes[place] = among
             return hash_number(5, kind == "max", *sorted(among))
+        if kind in ("add", "sub") and 0 in numbers[1:]:  # exactly what is added to zero
+            return _ARITHMETIC[kind](*numbers[-2:]) % PRIME
         if kind in _PLACES and len(numbers) == _PLACES[kind]:
             return _ARITHMETIC[kind](*numbers) % PRIME
-        return hash_number(6, *numbers)
+        return hash_number(6, *(sorted(numbers) if kind in ("add", "mul") else numbers))
 
     def _extremes_of(self, place: Place, kind: str) -> frozenset[int]:
         while self.steps[place][0] == "copy":
@@ -130,9 +137,43 @@ class ValueNumbers:
         return self.extremes[place] if self.steps[place][0] == kind else frozenset({self.numbers[place]})
 
 
+def magnitude(number: int) -> int:
+    """One number for `number` and what it is with the other sign."""
+    return min(number % PRIME, -number % PRIME)
+
+
+_SCALES = frozenset(magnitude(1 << power) for power in range(61))
+"""The numbers of the powers of two: of the 61st the number is one again."""
+
+
+def sum_number(left: int, right: int) -> int:
+    """LLVM leaves sums, products and quotients as they stand, but for order, signs, zeros and powers of two."""
+    first, second = sorted((left % PRIME, right % PRIME), key=magnitude)
+    if not first or magnitude(first) == magnitude(second):
+        return (first + second) % PRIME
+    return _with_sign(hash_number(13, magnitude(first), second if first == magnitude(first) else -second), first)
+
+
+def product_number(left: int, right: int) -> int:
+    if _SCALES.isdisjoint((magnitude(left), magnitude(right))):
+        return _with_sign(hash_number(11, *sorted((magnitude(left), magnitude(right)))), left, right)
+    return left * right % PRIME
+
+
+def _quotient(left: int, right: int) -> int:
+    if magnitude(right) in _SCALES:
+        return left * pow(right, -1, PRIME)
+    return _with_sign(hash_number(12, magnitude(left), magnitude(right)), left, right)
+
+
+def _with_sign(number: int, *factors: int) -> int:
+    """`number` with the sign that a product of `factors` has."""
+    return number * (-1) ** sum(magnitude(factor) != factor % PRIME for factor in factors) % PRIME
+
+
 _ARITHMETIC: dict[str, Callable[..., int]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "neg": lambda a: -a, "copy": lambda a: a,
-    "fma": lambda a, b, c: a * b + c, "div": lambda a, b: a * pow(b, -1, PRIME) if b else 0,
+    "add": sum_number, "sub": lambda a, b: sum_number(a, -b), "mul": product_number, "neg": lambda a: -a, "copy": lambda a: a,
+    "fma": lambda a, b, c: sum_number(product_number(a, b), c), "div": _quotient,
 }  # fmt: skip
 
 
@@ -141,15 +182,31 @@ def _choice_places(places: list[Place], compared: str = "") -> list[Place]:
     return places[::-1] if compared in ("ne", "gt", "ge") else places
 
 
-def _leaf(sources: set[Source], exact: bool = False) -> tuple[int, ...]:
+def _leaf(sources: set[Source]) -> tuple[int, ...]:
     """What a loaded byte is known by; one of shared memory by its address, which LLVM keeps where it loses the line."""
     (source,) = sources
-    return source[1:] if source[1] == SHARED and not exact else source
+    return source[1:] if source[1] == SHARED else source
+
+
+def _own_name(place: Place) -> tuple[int]:
+    return (crc32(repr(place).encode()),)
+
+
+def _is_part(dialect: FoldDialect, place: Place) -> bool:
+    """Whether the value at `place` is what stands at one place of what it is made of."""
+    name, path = place
+    operation, rest, _ = dialect.made[name]
+    if operation == "bitcast":  # of lanes of one number
+        return not path or len(set(_LANES.findall(rest))) == 1
+    if operation == "extractelement":
+        return dialect.constant(dialect.operands(name)[1]) is not None
+    return operation in ("select", "freeze") or operation.startswith(("extract", "insert", "builtin"))
 
 
 def of_dialect(dialect: FoldDialect, exact: bool = False) -> ValueNumbers:
     """Of a module in LLVM's dialect; a place is a name and a path. PTX does not show which function something is, nor the condition
-    of a choice: values that differ in these alone have one number, unless they are to be `exact`."""
+    of a choice, and a product has one number in whatever order it rounds: with `exact` numbers only what is computed by the same
+    operations of the same loads and loop carries is equal."""
 
     def step(place: Place) -> Step:
         name, path = place
@@ -159,38 +216,38 @@ def of_dialect(dialect: FoldDialect, exact: bool = False) -> ValueNumbers:
             handed = {source for source in dialect.handed.get(name, ()) if source != name}
             if name in dialect.parameters:
                 return "leaf", (7, dialect.parameters[name])
-            return ("copy" if len(handed) == 1 else "join", [(source, path) for source in handed]) if handed else ("leaf", (8,))
+            if not handed or (exact and len(handed) > 1):
+                return "leaf", _own_name(place) if handed else (8,)
+            return "copy" if len(handed) == 1 else "join", [(source, path) for source in handed]
         operation, rest, mark = dialect.made[name]
-        kind = _DIALECT.get(operation, "")
+        kind, operands = _DIALECT.get(operation, ""), dialect.operands(name)
         if operation in ("call_intrinsic", "inline_asm") and _DIVISION.search(rest):
             kind = "div"
         if operation == "mlir.constant":
             constant = _FLOAT_CONSTANT.search(rest)
-            number = of_float(_parse_constant(constant[1], constant[2])) if constant else crc32(rest.encode()) * exact
-            return "number", number
-        if kind == "leaf":  # of what integer it is the float the PTX does not say where it has no mark
-            return (
-                ("function", [(_NUMBER, crc32(operation.encode())), *((each, path) for each in dialect.operands(name))])
-                if exact
-                else (kind, (9,))
-            )
-        if kind:
-            return kind, [(operand, path) for operand in dialect.operands(name)]
+            return "number", of_float(_parse_constant(constant[1], constant[2])) if constant else crc32(rest.encode()) * exact
+        if kind and (not exact or kind == "neg"):  # of what integer something is the float the PTX does not say without a mark
+            return kind, (9,) if kind == "leaf" else [(operand, path) for operand in operands]
         is_loaded = operation != "inline_asm" or "ld." in rest or "atom." in rest
-        sources, places = (
-            dialect.step(name, path) if is_loaded else (set(), [(operand, EMPTY_PATH) for operand in dialect.operands(name)])
-        )
+        sources, places = dialect.step(name, path) if is_loaded else (set(), [(operand, EMPTY_PATH) for operand in operands])
+        if exact:
+            if sources or not operands or "has_side_effects" in rest:
+                return "leaf", _own_name(place)
+            if len(places) == 1 and _is_part(dialect, place):
+                return "copy", places
+            what = hash_number(crc32((operation + _OPERANDS.sub("", rest)).encode()), crc32(repr(path).encode()))
+            exact_kind = kind if kind in ("add", "sub", "mul") else "function"
+            return exact_kind, [
+                (_NUMBER, what),
+                *((each, path if kind or (each, path) in places else EMPTY_PATH) for each in operands),
+            ]
         if sources:
-            return "leaf", _leaf(sources, exact)
+            return "leaf", _leaf(sources)
         if len(places) == 1 and operation != "inline_asm" and not operation.startswith(("intr", "call")):
             return "copy", places
         if operation == "select":
-            _, compared, _ = dialect.made.get(dialect.operands(name)[0], ("", "", mark))
+            _, compared, _ = dialect.made.get(operands[0], ("", "", mark))
             places = _choice_places(places, compared.strip('" ').partition('"')[0].lstrip("su"))
-        if exact:
-            what = crc32((operation + _OPERANDS.sub("", rest)).encode())
-            given = [(operand, path if (operand, path) in places else EMPTY_PATH) for operand in dialect.operands(name)]
-            return "function", [(_NUMBER, what), *given]
         return "function", places
 
     return ValueNumbers(step)
@@ -214,12 +271,13 @@ def of_code(code: FoldCode) -> ValueNumbers:
             return "leaf", (7, int(found[1]))
         if maker.opcode in _SIGNS and maker.reads[1] in _SIGNS[maker.opcode]:
             return "neg" if kind == "xor" else "function", [(maker.reads[0], half, None)]
-        if kind == "cvt":
-            to, *_, source = (form[0].replace("e", "f") for form in _FORMS_OF_CVT.findall(maker.opcode))
-            if to == source == "f":
-                return "copy", [(maker.reads[0], half, None)]
-            if to == "f":
+        if kind == "cvt" and (forms := [form[0].replace("e", "f") for form in _FORMS_OF_CVT.findall(maker.opcode)])[0] == "f":
+            if forms[-1] != "f":
                 return "leaf", (9,)
+            if len(maker.reads) == 2 and half is not None:
+                return "copy", [(maker.reads[1 - half], None, None)]
+            is_rounded = len(forms) == 1 or len(maker.reads) == 2 or _INTEGRAL.search(maker.opcode)
+            return "function" if is_rounded else "copy", [(read, half, None) for read in maker.reads]
         if kind == "selp":
             compared = [
                 test.opcode.split(".")[1] for test in code.definitions.get(maker.reads[2], ()) if test.opcode.startswith("setp.")
@@ -288,13 +346,10 @@ def numbered_sums(code: FoldCode, sums: Iterable[tuple[int, Instruction, bool]])
     for place, instruction, half, is_fused in half_sums:
         numbers = [values.numbers[read, half, None] for read in instruction.reads]
         if len(numbers) == 3:
-            numbers = [numbers[0] * numbers[1] % PRIME, numbers[2]]
+            numbers = [product_number(numbers[0], numbers[1]), numbers[2]]
         elif instruction.opcode.startswith("sub."):
             numbers[1] = -numbers[1] % PRIME
-        sums_by_number[magnitude(sum(numbers))].append(NumberedSum(place, instruction, half, (numbers[0], numbers[1]), is_fused))
+        sums_by_number[magnitude(sum_number(*numbers))].append(
+            NumberedSum(place, instruction, half, (numbers[0], numbers[1]), is_fused)
+        )
     return sums_by_number
-
-
-def magnitude(number: int) -> int:
-    """One number for `number` and what it is with the other sign."""
-    return min(number % PRIME, -number % PRIME)

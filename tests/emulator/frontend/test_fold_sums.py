@@ -16,6 +16,7 @@ import torch
 from benchmarks.fusion_probes import Launch, Tally, by_ptx
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator.frontend.combination_numbers import CombinationNumbers
 from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.fold_code import FoldCode
 from bitverdict.harness.emulator.frontend.fold_dialect import FoldDialect
@@ -64,6 +65,10 @@ PROBES = (
     Launch("flash decoding", 4, 128, F32, 1),  # a carried sum that is fused in some registers
     Launch("kept, and taken away", 1, 1024, F32, 1),  # a sum under the line of its products
     Launch("variance of squares", 1, 1024, F32, 1),
+    Launch("products in two orders", 4, 64, F32, 1),  # of which LLVM takes in one in some registers and the other in others
+    Launch("products in two orders", 16, 16, F32, 1, "sm_100"),
+    Launch("rounded, and not", 4, 64, F32, 1),  # two products that differ in a rounding
+    Launch("flash decoding", 16, 16, F16, 1, "sm_100"),  # a sum on the copies of all threads, whose shape is not its layout's
 )
 REGIONS = (  # of several sums, which fuse products among the elements first, and others further on
     Launch("Welford of products", 8, 64, F32, 4),
@@ -158,6 +163,37 @@ def exchanged(found: RegionSums) -> RegionSums:
 
 def as_of_words(found: RegionSums) -> RegionSums:
     return dict.fromkeys(found, found[WORDS])
+
+
+def exchanged_places(right: Callable) -> Callable:
+    return staticmethod(lambda places: right([(*place, side if side is None else 1 - side) for *place, side in places]))
+
+
+def same_place(right: Callable) -> Callable:
+    """What is combined makes no difference."""
+    return lambda self, left, other: np.full_like(left, self.results[0])
+
+
+@pytest.mark.parametrize(
+    ("misread", "name", "launch"),
+    [
+        (exchanged_places, "sides", Launch("variance of counts", 4, 128, F32, 1)),
+        (same_place, "results_of", Launch("variance of counts", 32, 32, F16, 4)),
+    ],
+)
+def test_a_misreading_by_place_shows_in_the_words(misread, name, launch, monkeypatch):
+    assert launch in REGIONS  # where it is read right
+    misreads(monkeypatch, Contraction.region, "region")
+    monkeypatch.setattr(CombinationNumbers, name, misread(getattr(CombinationNumbers, name)))
+    differing, inside, outside = compared(launch)
+    assert differing + inside and not outside
+
+
+def test_numbers_of_what_is_not_combined_are_an_error():
+    numbers = CombinationNumbers.of_places({WORDS: {3: [(0, 1, 65536, 0), (65536, 2, 65537, None)], 4: None}})
+    assert numbers.results_of(np.array([65536, 0]), np.array([2, 1])).tolist() == [65537, 65536]
+    with pytest.raises(KeyError, match="does not combine"):
+        numbers.results_of(np.array([1]), np.array([0]))
 
 
 DIALECT = """

@@ -164,8 +164,10 @@ def _sum_by_register(t: Translator, op: Operation) -> bool:
         _write_choices(t, op, products, dict.fromkeys(sides))
         return True
     place = t.lane_words.place(kind)
+    if not place.layout or op.results[0].endswith("~lanes"):  # of all threads' copies the shape is none of the layout
+        return False
     thread_places = thread_elements(place)  # (threads, registers)
-    if not place.layout or thread_places.shape[1] != len(sides) or op.results[0].endswith("~lanes"):
+    if thread_places.shape[1] != len(sides):
         return False
     numbers = np.array([-1 if side is None else side for side in sides])
     flat = np.zeros(prod(place.shape), np.int64)
@@ -409,6 +411,8 @@ def _fused_operand(
     squares = [side for side, product in candidates if product.factors[0] == product.factors[1]]
     if len(candidates) == 2 and len(squares) == 1 and fate.squares in ({1}, {2}):
         return squares[0] if fate.squares == {1} else 1 - squares[0]
+    if t.contraction.hidden and len(candidates) == 2 and not fused_sides:
+        raise _unclear(op, "packs it with others, under whose lines its products stand")
     for side, product in candidates:  # the other one is what is added, in every instruction of the sum
         other = products[1 - side]
         own = product.lines | {-1}

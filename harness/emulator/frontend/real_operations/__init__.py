@@ -1,11 +1,3 @@
 """What each operation of the tile program does to real values. Importing the package fills the table of `carried_reals`."""
 
-from bitverdict.harness.emulator.frontend.real_operations import (  # noqa: F401
-    arithmetic,
-    decisions,
-    folds,
-    functions,
-    memory,
-    products,
-    shapes,
-)
+from bitverdict.harness.emulator.frontend.real_operations import arithmetic, decisions, folds, functions, memory, products, shapes  # noqa: F401

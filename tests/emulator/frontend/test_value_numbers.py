@@ -1,0 +1,108 @@
+"""Contract under test: values of LLVM's dialect and of the PTX have one number where they compute the same, and what would pass for
+another value is told apart, or read as nothing."""
+
+import pytest
+
+from bitverdict.harness.emulator.frontend.fold_code import FoldCode
+from bitverdict.harness.emulator.frontend.fold_dialect import FoldDialect
+from bitverdict.harness.emulator.frontend.value_numbers import of_code, of_dialect
+
+
+def dialect_numbers(lines: list[str], names: list[str], exact: bool = False) -> list[int]:
+    """Of the values `names`; each line of the dialect has a column of its own."""
+    values = of_dialect(FoldDialect("\n".join(f'{line} loc("tile program":9:{n})' for n, line in enumerate(lines, 1))), exact)
+    values.number([(name, ()) for name in names])
+    return [values.numbers[name, ()] for name in names]
+
+
+def code_numbers(lines: list[str], names: list[str]) -> list[int]:
+    """Of the registers `names`."""
+    text = "".join(f"\t.loc\t1 9 {n}\n\t{line};\n" for n, line in enumerate(lines, 1))
+    values = of_code(FoldCode.from_ptx(text, set()))
+    values.number([(name, None, None) for name in names])
+    return [values.numbers[name, None, None] for name in names]
+
+
+def test_a_circle_without_a_beginning_is_read_as_nothing():
+    """No program has one. Where it had the number 0, such a value of the PTX would be any other of the dialect, and zero."""
+    blocks = ["^bb1(%1: f32):", "llvm.br ^bb2(%1 : f32)", "^bb2(%2: f32):", "llvm.br ^bb1(%2 : f32)"]
+    dialect = FoldDialect("\n".join(blocks))
+    values = of_dialect(dialect)
+    values.number([("%1", ())])
+    circles = [values.numbers["%1", ()], *code_numbers(["mov.b32 %r1, %r2", "mov.b32 %r2, %r1"], ["%r1"])]
+    circles += code_numbers(["mov.b32 %r3, %r4", "mov.b32 %r4, %r3"], ["%r3"])
+    assert len({0, *circles}) == 4
+
+
+LOADED = [
+    '%1 = llvm.inline_asm "ld.global.b32" %0 : (!llvm.ptr) -> f32',
+    '%2 = llvm.inline_asm "ld.global.b32" %0 : (!llvm.ptr) -> f32',
+    '%3 = llvm.fcmp "ogt" %1, %2 : f32',
+    '%4 = llvm.fcmp "ogt" %2, %1 : f32',
+]
+PAIRS = {  # two values that PTX does not tell apart, and the first again
+    "a rounding": [
+        "%5 = llvm.fmul %1, %2 : f32", "%9 = llvm.fptrunc %1 : f32 to bf16", "%8 = llvm.fpext %9 : bf16 to f32",
+        "%6 = llvm.fmul %8, %2 : f32", "%7 = llvm.fmul %2, %1 : f32",
+    ],
+    "a function": [
+        '%5 = llvm.inline_asm "ex2.approx.f32 $0, $1;" %1 : (f32) -> f32',
+        '%6 = llvm.inline_asm "ex2.approx.ftz.f32 $0, $1;" %1 : (f32) -> f32',
+        '%7 = llvm.inline_asm "ex2.approx.f32 $0, $1;" %1 : (f32) -> f32',
+    ],
+    "a format": ["%5 = llvm.fadd %1, %2 : f32", "%6 = llvm.fadd %1, %2 : f16", "%7 = llvm.fadd %2, %1 : f32"],
+    "a condition": [
+        f"%{name} = llvm.select %{condition}, %1, %2 : i1, f32" for name, condition in ((5, 3), (6, 4), (7, 3))
+    ],
+    "an integer": [
+        "%8 = llvm.fptosi %1 : f32 to i32", "%9 = llvm.fptosi %2 : f32 to i32", "%5 = llvm.sitofp %8 : i32 to f32",
+        "%6 = llvm.sitofp %9 : i32 to f32", "%7 = llvm.sitofp %8 : i32 to f32",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("difference", PAIRS)
+def test_values_that_ptx_does_not_tell_apart_have_exact_numbers(difference):
+    lines, names = [*LOADED, *PAIRS[difference]], ["%5", "%6", "%7"]
+    first, second, again = dialect_numbers(lines, names)
+    assert first == second == again
+    first, second, again = dialect_numbers(lines, names, exact=True)
+    assert first == again != second
+
+
+def test_a_branch_a_load_and_a_result_of_its_own_have_exact_numbers():
+    """Two branches that choose between the same values, two rounds of one address, two results of one assembly."""
+    lines = [
+        *LOADED,
+        "llvm.cond_br %3, ^bb1(%1 : f32), ^bb1(%2 : f32)", "^bb1(%5: f32):",
+        "llvm.cond_br %4, ^bb2(%1 : f32), ^bb2(%2 : f32)", "^bb2(%6: f32):",
+        "%7 = llvm.mlir.addressof @global_smem : !llvm.ptr<3>", "%8 = llvm.load %7 : !llvm.ptr<3> -> f32",
+        "%9 = llvm.load %7 : !llvm.ptr<3> -> f32",
+        '%10 = llvm.inline_asm "mov.b64 {$0, $1}, $2;" %1 : (f32) -> !llvm.struct<(f32, f32)>',
+        "%11 = llvm.extractvalue %10[0] : !llvm.struct<(f32, f32)>",
+        "%12 = llvm.extractvalue %10[1] : !llvm.struct<(f32, f32)>",
+    ]  # fmt: skip
+    names = ["%5", "%6", "%8", "%9", "%11", "%12"]
+    assert len(set(dialect_numbers(lines, names))) == 3
+    assert len(set(dialect_numbers(lines, names, exact=True))) == 6
+
+
+def test_an_order_of_products_and_sums_is_another_value():
+    lines = [
+        *LOADED[:2], "%3 = llvm.fneg %1 : f32", "%4 = llvm.fmul %1, %2 : f32", "%5 = llvm.fmul %4, %2 : f32",
+        "%6 = llvm.fmul %2, %2 : f32", "%7 = llvm.fmul %1, %6 : f32", "%8 = llvm.fmul %2, %3 : f32", "%9 = llvm.fmul %8, %2 : f32",
+        "%10 = llvm.fneg %9 : f32", "%11 = llvm.fadd %4, %1 : f32", "%12 = llvm.fsub %11, %1 : f32",
+    ]  # fmt: skip
+    product, other, minus, first, back = dialect_numbers(lines, ["%5", "%7", "%10", "%4", "%12"])
+    assert product == minus != other and first != back
+
+
+def test_conversions_of_the_ptx_are_what_they_do():
+    """Of two floats that one instruction rounds to a pair the last is the low half; to round to an integer is a function."""
+    lines = [
+        "ld.global.v2.b32 {%r1, %r2}, [%rd1]", "cvt.rn.bf16x2.f32 %r3, %r2, %r1", "mov.b32 {%rs1, %rs2}, %r3",
+        "cvt.rmi.ftz.f32.f32 %r4, %r1", "cvt.rna.tf32.f32 %r5, %r1", "cvt.rn.f16.f32 %rs3, %r1", "cvt.rn.f32.s32 %r6, %r1",
+    ]  # fmt: skip
+    low, high, *others = code_numbers(lines, ["%r1", "%r2", "%rs1", "%rs2", "%rs3", "%r4", "%r5", "%r6"])
+    assert others[:3] == [low, high, low] and low != high
+    assert not {low, high} & {*others[3:]}
