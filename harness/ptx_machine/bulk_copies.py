@@ -240,7 +240,7 @@ def hold_to_proxy(machine: Threads, step: ThreadStep, threads: np.ndarray, units
     """A race where one of `threads` lets the async proxy touch its one of `units` and there are generic writes of which it does not
     know that they are over and fenced."""
     judge = machine.shared.judge
-    if conflict := judge.with_writer(threads, units):
+    if conflict := judge.with_writer(threads, units, judge.shadow.slots(units)):
         raise_race(machine, step, conflict, "shared memory", verb, judge)
     if conflict := judge.unfenced_write(threads, units):
         message = (

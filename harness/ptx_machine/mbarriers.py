@@ -111,7 +111,7 @@ def _hold_to_init(active: Active, step: ThreadStep, cta: int, address: int, posi
     """The barrier was initialised before: by one of these threads, or by one that they have met since."""
     space, threads = active.machine.shared, active.threads[positions]
     units = np.full(len(threads), (cta * space.raw.shape[1] + address) // space.judge.unit)
-    if conflict := space.judge.with_writer(threads, units):
+    if conflict := space.judge.with_writer(threads, units, space.judge.shadow.slots(units)):
         raise_race(active.machine, step, conflict, "shared memory", "uses the barrier at", space.judge)
 
 

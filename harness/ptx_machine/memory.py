@@ -35,9 +35,9 @@ class Shadow:
         self.warps, self.pages = warps, 0
         self.steps: list[ThreadStep] = []
         self._step_numbers: dict[int, int] = {}
-        self._grow((units >> PAGE) + 1 if is_whole else 1)
+        self._grow(units if is_whole else 1 << PAGE)
 
-    def _grow(self, pages: int) -> None:
+    def _grow(self, places: int) -> None:
         fields = {
             "writer": NO_THREAD,
             "write_epoch": 0,
@@ -48,12 +48,12 @@ class Shadow:
             "reader": NO_THREAD,
         }
         for name, empty in fields.items():
-            shape = (pages << PAGE, self.warps) if name in ("read_epoch", "reader") else (pages << PAGE,)
+            shape = (places, self.warps) if name in ("read_epoch", "reader") else (places,)
             grown = np.full(shape, empty, np.int16 if name == "reader" else np.int32)
             if self.pages:
                 grown[: self.pages << PAGE] = getattr(self, name)[: self.pages << PAGE]
             setattr(self, name, grown)
-        self.capacity = pages
+        self.capacity = places
 
     writer: np.ndarray
     write_epoch: np.ndarray
@@ -71,8 +71,8 @@ class Shadow:
         slots = self.slot_of_page[pages]
         if not slots.all():
             new = np.unique(pages[slots == 0])
-            if self.pages + len(new) > self.capacity:
-                self._grow(max(2 * self.capacity, self.pages + len(new)))
+            if self.pages + len(new) << PAGE > self.capacity:
+                self._grow(max(2 * self.capacity, self.pages + len(new) << PAGE))
             self.slot_of_page[new] = self.pages + 1 + np.arange(len(new))
             self.pages += len(new)
             slots = self.slot_of_page[pages]
@@ -119,13 +119,13 @@ class Judge:
         """`threads` read `size` bytes each at `offsets`."""
         units, each = self._units(offsets, size)
         readers = threads if each == 1 else np.repeat(threads, each)
-        conflict = self.with_writer(readers, units)
         shadow, warps = self.shadow, self.order.warps
-        units = shadow.slots(units)
+        slots = shadow.slots(units)
+        conflict = self.with_writer(readers, units, slots)
         warp, lane = readers // WARP, (readers % WARP).astype(np.int16)
         epoch = self.order.epoch[warp]
         warp %= warps
-        places = units * warps + warp  # of (unit, warp)
+        places = slots * warps + warp  # of (unit, warp)
         read_epoch, reader = shadow.read_epoch.reshape(-1), shadow.reader.reshape(-1)
         earlier_epoch = read_epoch[places]
         clash: Any = False
@@ -138,13 +138,14 @@ class Judge:
         read_epoch[places] = epoch
         if self.checks_ctas:
             cta = (readers + self.first_thread) // self.order.threads
-            before = shadow.reading_cta[units]
-            shadow.reading_cta[units] = np.where((before == NO_THREAD) | (before == cta), cta, SEVERAL)
-        shadow.read_step[units] = shadow.number(step)
+            before = shadow.reading_cta[slots]
+            shadow.reading_cta[slots] = np.where((before == NO_THREAD) | (before == cta), cta, SEVERAL)
+        shadow.read_step[slots] = shadow.number(step)
         return conflict
 
-    def with_writer(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
-        shadow, slots = self.shadow, self.shadow.slots(units)
+    def with_writer(self, threads: np.ndarray, units: np.ndarray, slots: np.ndarray) -> Conflict | None:
+        """Of `threads` that use `units`, which are kept at `slots`, with who wrote them."""
+        shadow = self.shadow
         if not self.checks_ctas and int(shadow.write_epoch[slots].max(initial=0)) <= self.order.common:
             return None
         writers = shadow.writer[slots]
@@ -165,8 +166,8 @@ class Judge:
         step = shadow.steps[shadow.write_step[slots[place]]]
         return Conflict(int(threads[place]) + self.first_thread, int(writers[place]), int(units[place]), True, step)
 
-    def _with_readers(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
-        shadow, warps, slots = self.shadow, self.order.warps, self.shadow.slots(units)
+    def _with_readers(self, threads: np.ndarray, units: np.ndarray, slots: np.ndarray) -> Conflict | None:
+        shadow, warps = self.shadow, self.order.warps
         read_epoch = shadow.read_epoch[slots]  # (n, warps)
         if int(read_epoch.max(initial=0)) <= self.order.common:
             if not self.checks_ctas:
@@ -204,14 +205,15 @@ class Judge:
         writers = threads if each == 1 else np.repeat(threads, each)
         changing = None if changes is None else (changes if each == 1 else np.repeat(changes, each))
         selected = slice(None) if changing is None else changing
-        conflict = self.with_writer(writers[selected], units[selected]) or self._with_readers(writers, units)
-        shadow, units = self.shadow, self.shadow.slots(units)
-        shadow.writer[units] = writers + self.first_thread
-        shadow.write_epoch[units] = self.order.epoch_of(writers)
-        shadow.read_epoch[units] = 0
+        shadow, slots = self.shadow, self.shadow.slots(units)
+        conflict = self.with_writer(writers[selected], units[selected], slots[selected])
+        conflict = conflict or self._with_readers(writers, units, slots)
+        shadow.writer[slots] = writers + self.first_thread
+        shadow.write_epoch[slots] = self.order.epoch_of(writers)
+        shadow.read_epoch[slots] = 0
         if self.checks_ctas:
-            shadow.reading_cta[units] = NO_THREAD
-        shadow.write_step[units] = shadow.number(step)
+            shadow.reading_cta[slots] = NO_THREAD
+        shadow.write_step[slots] = shadow.number(step)
         return conflict
 
     def unfenced_write(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:

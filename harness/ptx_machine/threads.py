@@ -32,7 +32,7 @@ from bitverdict.harness.ptx_machine.program import PARAMETERS, KernelProgram, Th
 from bitverdict.harness.ptx_machine.shared_space import SharedSpace
 from bitverdict.harness.ptx_machine.thread_order import WARP, Order
 
-LANES = 1 << 11  # worked on at once where a grid is larger: the registers of a kernel stay in the caches
+LANES = 1 << 13  # worked on at once where a grid is larger: the registers of a kernel stay in the caches
 STEP_LIMIT = 50_000_000  # instructions of one batch
 PATIENCE = 4096  # runs of one block while other threads wait for their turn, after which these go on: a thread may spin
 

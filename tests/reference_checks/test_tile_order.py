@@ -31,21 +31,11 @@ def test_the_last_group_has_the_rows_that_are_left() -> None:
     assert columns.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 0, 1]
 
 
-@pytest.mark.parametrize("inner_modulo", [True, False])
-def test_every_tile_is_computed_once_for_all_sizes(inner_modulo: bool) -> None:
+def test_every_tile_is_computed_once_for_all_sizes() -> None:
     for tiles_m, tiles_n, group in SIZES:
-        rows, columns = grouped_tiles(np.arange(tiles_m * tiles_n), tiles_m, tiles_n, group, inner_modulo=inner_modulo)
+        rows, columns = grouped_tiles(np.arange(tiles_m * tiles_n), tiles_m, tiles_n, group)
         assert (np.sort(rows * tiles_n + columns) == np.arange(tiles_m * tiles_n)).all(), (tiles_m, tiles_n, group)
         assert rows.max() < tiles_m and columns.max() < tiles_n
-
-
-def test_without_the_inner_modulo_only_the_last_groups_order_changes() -> None:
-    program = np.arange(5 * 5)
-    with_modulo, without = grouped_tiles(program, 5, 5, 3), grouped_tiles(program, 5, 5, 3, inner_modulo=False)
-    whole_groups = program < 3 * 5
-    assert (with_modulo[0][whole_groups] == without[0][whole_groups]).all()
-    assert (with_modulo[0][~whole_groups] != without[0][~whole_groups]).any()
-    assert (with_modulo[1] == without[1]).all()
 
 
 def test_an_order_that_does_not_shorten_its_last_group_misses_tiles() -> None:

@@ -17,12 +17,8 @@ def row_major(program: np.ndarray, tiles_n: int) -> Tiles:
     return program // tiles_n, program % tiles_n
 
 
-def grouped_tiles(program: np.ndarray, tiles_m: int, tiles_n: int, group: int, *, inner_modulo: bool = True) -> Tiles:
-    """Tile (row, column) of each program in grouped order. ValueError for a group of no rows.
-
-    Without `inner_modulo` the row is ``program % rows`` instead of ``program % programs_of_a_group % rows`` (seen in ROCm's copy of
-    the tutorial): every tile is still computed once, but the last group starts at another of its rows.
-    """
+def grouped_tiles(program: np.ndarray, tiles_m: int, tiles_n: int, group: int) -> Tiles:
+    """Tile (row, column) of each program in grouped order. ValueError for a group of no rows."""
     if group < 1:
         raise ValueError(f"group of {group} rows of tiles: it takes at least one")
     program = np.asarray(program)
@@ -30,7 +26,7 @@ def grouped_tiles(program: np.ndarray, tiles_m: int, tiles_n: int, group: int, *
     first_row = program // in_a_group * group
     rows = np.minimum(tiles_m - first_row, group)
     inside = program % in_a_group
-    return first_row + (inside if inner_modulo else program) % rows, inside // rows
+    return first_row + inside % rows, inside // rows
 
 
 def blocks_loaded(tiles: Tiles, tiles_k: int) -> int:

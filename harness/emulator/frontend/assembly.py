@@ -69,6 +69,7 @@ def options_key(capability: int, *, fuses_sums: bool, flushes: bool) -> str:
     return _backend(capability, fuses_sums, flushes)[1].hash()
 
 
+@lru_cache(maxsize=64)
 @in_compiler_process
 def ptx(program: str, capability: int, *, fuses_sums: bool, flushes: bool = True) -> str:
     """PTX of the tile program `program` (its text, as `compiling.tile_program` leaves it). NotAssembled where the compiler refuses.
