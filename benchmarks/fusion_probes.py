@@ -2,12 +2,10 @@
 
     python -m benchmarks.fusion_probes [--arch sm_90] [--kind "scan"] [--share 8] [--jobs 2]
     python -m benchmarks.fusion_probes --device cuda:0 [--jobs 12] [--words 4096] [--whole S]
-    python -m benchmarks.fusion_probes --launch cuda
 
 Which product a sum takes in is the compiler's choice, register by register. Every kind of `tests/support/fusion_kernels.py` is
 launched in each shape, type and number of warps below. Without a device, one program of each: its PTX is executed for all threads
-(`--share n`: every n-th of them). With one, the words of emulated sm_90 are held to those of the device, `--words` a launch. With
-`--launch` the kernels are launched on that device and nothing is compared, as a recorder of launches wants it.
+(`--share n`: every n-th of them). With one, the words of emulated sm_90 are held to those of the device, `--words` a launch.
 
 A word that the emulated GPU encloses is counted apart: it must lie inside. Exit status 1 where a word differs or lies outside.
 """
@@ -50,13 +48,9 @@ OF_ROWS = (
 )  # fmt: skip
 WELFORD = ("Welford", "Welford of products", "Welford of weights", "variance of counts")
 ATTENTION = (
-    "flash decoding",
-    "delta rule",
-    "delta rule of pairs",
-    "layer norm backward",
-    "variance of squares",
+    "flash decoding", "extremes of scores", "delta rule", "delta rule of pairs", "layer norm backward", "variance of squares",
     "variance of squares, kept",
-)
+)  # fmt: skip
 """One word a column, computed in fp32."""
 KINDS = (*SCANS, *OF_COLUMNS, *OF_ROWS, *WELFORD, *ATTENTION)
 SHAPES = ((1, 64), (2, 64), (4, 32), (4, 128), (8, 64), (16, 16), (16, 64), (32, 32), (64, 16), (1, 1024))
@@ -187,11 +181,6 @@ class ApproximatingThreads(Threads):
     """With the instructions that only tables decide: their words are those of `reference`."""
 
     def execute(self, opcode: str, operands: list[str], when: np.ndarray) -> None:
-        if opcode in ("redux.sync.max.f32", "redux.sync.min.f32"):  # of all lanes of a warp
-            words = self.read(operands[1]).astype(np.uint32).view(np.float32).reshape(-1, 32)
-            extreme = (np.fmax if "max" in opcode else np.fmin).reduce(words, 1)
-            self.write(operands[0], np.repeat(extreme, 32).view(np.uint32).astype(np.uint64), when, 32)
-            return
         if (run := INSTRUCTIONS.get(opcode)) is None:
             super().execute(opcode, operands, when)
             return
@@ -272,15 +261,10 @@ def held_to_the_device(listed: list[Launch], device: str, jobs: int, words: int,
 def main() -> int:
     options = parse(
         __doc__, arch=Option("sm_90", choices=("sm_80", "sm_90", "sm_100")), kind=Option([], choices=KINDS),
-        share=1, jobs=1, device=str, launch=str, words=1 << 12, whole=Option(float("inf"), "the limit of the run, in seconds"),
+        share=1, jobs=1, device=str, words=1 << 12, whole=Option(float("inf"), "the limit of the run, in seconds"),
     )  # fmt: skip
     warnings.simplefilter("ignore")
     listed = list(launches("sm_90" if options.device else options.arch, tuple(options.kind or KINDS)))[:: options.share]
-    if options.launch:
-        for launch in listed:
-            on_the_device(launch, max(options.words // launch.left, 1), options.launch)
-        print(f"{len(listed)} launches")
-        return 0
     if options.device:
         return held_to_the_device(listed, options.device, options.jobs, options.words, options.whole)
     return held_to_the_ptx(listed, options.jobs)

@@ -37,6 +37,9 @@ _FIRST_LANE = 4  # the form by which the word of the lowest lane stays
 _PHASE = 128  # bytes that a warp stores at once
 
 
+ALL_COPIES, FIRST_COPY = "all", "first"
+
+
 class UnsettledWordError(ValueError):
     """Which of several words stays in shared memory is not known."""
 
@@ -166,13 +169,15 @@ def inside_threads(words: np.ndarray, held: np.ndarray, wanted: np.ndarray) -> n
 
 @dataclass(frozen=True)
 class Reduction:
-    """Of a tensor of `shape` in `layout` along `axis`, to `result` (None for a scalar)."""
+    """Of a tensor of `shape` in `layout` along `axis`, to `result` (None for a scalar). `copies`: where one instruction combines a
+    whole warp, which of the lanes that hold copies of one element are combined; empty where each combines its own."""
 
     layout: Layout
     shape: tuple[int, ...]
     axis: int
     order: ReductionOrder
     result: Layout | None
+    copies: str = ""
 
 
 def reduced_by_threads(
@@ -224,6 +229,11 @@ def reduced_by_threads(
             differ = differ or not all(_words_equal(settle_stores(part, layout, forms), part) for part in found)
         return tuple(through_memory(part, layout, target, tuple(shape), forms) for part in found)
 
+    copy_bits = [1 << i for i, basis in enumerate(_lanes(layout)) if not any(basis)] if plan.copies else []
+    if plan.copies == FIRST_COPY:
+        thread_parts = tuple(part[threads & ~sum(copy_bits)] for part in thread_parts)
+    for bit in copy_bits if plan.copies == ALL_COPIES else ():
+        thread_parts = combine(*thread_parts, *(part[threads ^ bit] for part in thread_parts))
     thread_parts, layout = over_lanes(thread_parts, layout, elements.add_first if elements else None)
     while shape[axis] > 1:
         between = _between(layout, axis)

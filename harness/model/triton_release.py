@@ -22,6 +22,7 @@ TREE_SUMS_SINCE = "3.8"
 SINGLE_ROUNDING_SINCE = "3.9"
 TCGEN05_INT8_SINCE = "3.8"
 STORES_IN_RING_SINCE = "3.9"
+REDUX_OF_COPIES_SINCE = "3.9"
 OLDEST_RELEASE = ".".join(PROVEN_RELEASES[0].split(".")[:2])
 DISTRIBUTION = "triton"
 BACKENDS = ("amd", "nvidia")
@@ -117,6 +118,12 @@ def sums_by_tree(version: str = "") -> bool:
     """Whether by `version`, or the Triton that is installed, a thread combines its registers by a balanced tree in `tt.reduce`:
     before, one after another."""
     return _numbers_here(version) >= numbers_of(TREE_SUMS_SINCE)
+
+
+def combines_copies(version: str = "") -> bool:
+    """Whether by `version`, or the Triton that is installed, `redux.sync` combines all lanes of a warp where some hold copies of
+    others' elements: before, only where each has its own."""
+    return _numbers_here(version) >= numbers_of(REDUX_OF_COPIES_SINCE)
 
 
 def converts_through_fp16(version: str = "") -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.tile_order import blocks_loaded, grouped_tiles, row_major
+from tests.support.tile_order import blocks_loaded, grouped_tiles
 from tests.support.tutorial_facts import holds
 
 SIZES = [(m, n, group) for m in range(1, 13) for n in range(1, 8) for group in (1, 2, 3, 5, 8, 13)]
@@ -15,7 +15,7 @@ SIZES = [(m, n, group) for m in range(1, 13) for n in range(1, 8) for group in (
 def test_nine_tiles_of_nine_by_nine_load_90_blocks_and_54_grouped() -> None:
     """The first nine tiles, row by row, and grouped by three."""
     first = np.arange(9)
-    assert blocks_loaded(row_major(first, 9), tiles_k=9) == 90
+    assert blocks_loaded(divmod(first, 9), tiles_k=9) == 90
     assert blocks_loaded(grouped_tiles(first, 9, 9, 3), tiles_k=9) == 54
 
 

@@ -100,6 +100,8 @@ class Threads:
             self.write(operands[0], self.read(str(self.arguments[operands[1].strip("[]")])), when, bits_of(last))
         elif kind == "shfl":
             self._shuffle(parts[2], operands, when)
+        elif kind == "redux":
+            self._combine_lanes(parts, operands, when)
         elif kind == "prmt":
             self._permute(operands, when)
         elif kind in ("ldmatrix", "stmatrix"):
@@ -136,6 +138,16 @@ class Threads:
         lane, by, words = np.arange(self.count) % 32, self.read(distance).astype(np.int64), self.read(source)
         other = {"bfly": lane ^ by, "up": lane - by, "idx": by & 31}[how]
         self.write(into, words[np.arange(self.count) - lane + np.where(other < 0, lane, other)], when, 32)
+
+    def _combine_lanes(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
+        """redux.sync of all lanes of a warp (PTX ISA 9.7.13.6)."""
+        if "NaN" in parts or (self.read(operands[2]).astype(np.uint32) != 0xFFFFFFFF).any() or not when.all():
+            raise NotImplementedError(f"PTX: {'.'.join(parts)} of {operands[2]}")
+        form = {"f32": np.float32, "s32": np.int32}.get(parts[-1], np.uint32)
+        words = self.read(operands[1]).astype(np.uint32).view(form).reshape(-1, 32)
+        run = {"add": np.add, "max": np.fmax, "min": np.fmin, "xor": np.bitwise_xor, "or": np.bitwise_or, "and": np.bitwise_and}
+        found = run[parts[2]].reduce(words, 1, dtype=form)
+        self.write(operands[0], np.repeat(found, 32).view(np.uint32).astype(np.uint64), when, 32)
 
     def _permute(self, operands: list[str], when: np.ndarray) -> None:
         """prmt.b32: each digit of the constant names a byte of the pair, from 8 on its sign alone (PTX ISA 9.7.9.7)."""

@@ -12,11 +12,6 @@ import numpy as np
 Tiles = tuple[np.ndarray, np.ndarray]  # row and column of a tile, for each program
 
 
-def row_major(program: np.ndarray, tiles_n: int) -> Tiles:
-    """Tile (row, column) of each program, columns first."""
-    return program // tiles_n, program % tiles_n
-
-
 def grouped_tiles(program: np.ndarray, tiles_m: int, tiles_n: int, group: int) -> Tiles:
     """Tile (row, column) of each program in grouped order. ValueError for a group of no rows."""
     if group < 1:

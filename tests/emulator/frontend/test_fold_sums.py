@@ -66,8 +66,9 @@ PROBES = (
     Launch("kept, and taken away", 1, 1024, F32, 1),  # a sum under the line of its products
     Launch("variance of squares", 1, 1024, F32, 1),
     Launch("products in two orders", 4, 64, F32, 1),  # of which LLVM takes in one in some registers and the other in others
-    Launch("products in two orders", 16, 16, F32, 1, "sm_100"),
     Launch("rounded, and not", 4, 64, F32, 1),  # two products that differ in a rounding
+    Launch("extremes of scores", 32, 8, F32, 1, "sm_80"),  # lanes hold copies that differ, and one instruction combines them all
+    Launch("extremes of scores", 16, 16, F32, 1, "sm_100"),
     Launch("flash decoding", 16, 16, F16, 1, "sm_100"),  # a sum on the copies of all threads, whose shape is not its layout's
 )
 REGIONS = (  # of several sums, which fuse products among the elements first, and others further on

@@ -1,5 +1,4 @@
-"""Contract under test: values of LLVM's dialect and of the PTX have one number where they compute the same, and what would pass for
-another value is told apart, or read as nothing."""
+"""Contract under test: values of LLVM's dialect and of the PTX have one number where they compute the same, and no others."""
 
 import pytest
 
@@ -26,8 +25,7 @@ def code_numbers(lines: list[str], names: list[str]) -> list[int]:
 def test_a_circle_without_a_beginning_is_read_as_nothing():
     """No program has one. Where it had the number 0, such a value of the PTX would be any other of the dialect, and zero."""
     blocks = ["^bb1(%1: f32):", "llvm.br ^bb2(%1 : f32)", "^bb2(%2: f32):", "llvm.br ^bb1(%2 : f32)"]
-    dialect = FoldDialect("\n".join(blocks))
-    values = of_dialect(dialect)
+    values = of_dialect(FoldDialect("\n".join(blocks)))
     values.number([("%1", ())])
     circles = [values.numbers["%1", ()], *code_numbers(["mov.b32 %r1, %r2", "mov.b32 %r2, %r1"], ["%r1"])]
     circles += code_numbers(["mov.b32 %r3, %r4", "mov.b32 %r4, %r3"], ["%r3"])
@@ -51,9 +49,7 @@ PAIRS = {  # two values that PTX does not tell apart, and the first again
         '%7 = llvm.inline_asm "ex2.approx.f32 $0, $1;" %1 : (f32) -> f32',
     ],
     "a format": ["%5 = llvm.fadd %1, %2 : f32", "%6 = llvm.fadd %1, %2 : f16", "%7 = llvm.fadd %2, %1 : f32"],
-    "a condition": [
-        f"%{name} = llvm.select %{condition}, %1, %2 : i1, f32" for name, condition in ((5, 3), (6, 4), (7, 3))
-    ],
+    "a condition": [f"%{name} = llvm.select %{condition}, %1, %2 : i1, f32" for name, condition in ((5, 3), (6, 4), (7, 3))],
     "an integer": [
         "%8 = llvm.fptosi %1 : f32 to i32", "%9 = llvm.fptosi %2 : f32 to i32", "%5 = llvm.sitofp %8 : i32 to f32",
         "%6 = llvm.sitofp %9 : i32 to f32", "%7 = llvm.sitofp %8 : i32 to f32",

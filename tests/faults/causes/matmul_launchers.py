@@ -9,7 +9,6 @@ TUTORIAL = "docs/examples/tutorial_matmul.py"
 SIZES = ({"m": 150, "n": 130, "k": 105}, {"m": 96, "n": 70, "k": 77}, {"m": 128, "n": 128, "k": 128})
 _LOOP = "for k in range(0, K, BLOCK_K):"
 _A = "a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k, other=0.0)"
-_B = "b = tl.load(b_ptrs, mask=offs_k[:, None] < K - k, other=0.0)"
 _DOT = "acc = tl.dot(a, b, acc)"
 _ROWS = "a_ptrs = a_ptr + (offs_m % M)"
 _COLUMNS = "(offs_n % N)[None, :]"

@@ -7,7 +7,6 @@ from pathlib import Path
 from tests.faults.causes.record import Explained
 from tests.faults.your_kernels.collected import MUTANTS
 
-_LEFT_OUT = r"(last|behind)"
 _CAUSES: dict[str, dict[str, tuple[str, ...]]] = {
     "softmax": {
         "zero behind the last column": ("zeros fill from", "a zero among max"),

@@ -37,7 +37,7 @@ from bitverdict.harness.emulator.frontend.thread_copies import reduce_copies as 
 from bitverdict.harness.emulator.frontend.translator import Code, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical
-from bitverdict.harness.model.triton_release import TREE_SUMS_SINCE, sums_by_tree
+from bitverdict.harness.model.triton_release import TREE_SUMS_SINCE, combines_copies, sums_by_tree
 from bitverdict.reference.reduction_order import (
     ROWS,
     Elements,
@@ -53,7 +53,7 @@ from bitverdict.reference.reduction_order import (
     scan_parts,
     uses_register_pairs,
 )
-from bitverdict.reference.thread_words import Reduction
+from bitverdict.reference.thread_words import ALL_COPIES, FIRST_COPY, Reduction
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.numerics.real_values import TileValue
@@ -208,7 +208,22 @@ def _lie_side_by_side(moves: Sequence[bool]) -> bool:
 def _plan(t: Translator, op: Operation, layout: Layout, order: ReductionOrder) -> tuple[Reduction, Place]:
     target = t.lane_words.place(t.require_type(op, op.outputs[0]))
     result = _layout_of(target.shape, target.layout) if target.layout else None
-    return Reduction(layout, t.operand(op, 0).shape, op.integer("axis"), order, result), target
+    return Reduction(layout, t.operand(op, 0).shape, op.integer("axis"), order, result, _copies(t, op, layout)), target
+
+
+def _copies(t: Translator, op: Operation, layout: Layout) -> str:
+    """`Reduction.copies`: how `TargetInfo::warpReduce` takes redux.sync. Copies differ behind a sum that takes in products."""
+    only_op, axis, element = only(op), op.integer("axis"), t.operand(op, 0).element
+    if only_op is None or not _EXACT.match(only_op.name) or not t.backend.assembles_ptx or not combines_copies():
+        return ""
+    is_extreme, sm = only_op.name.startswith(("arith.max", "arith.min")), t.backend.reduction_number(t.arch)
+    if only_op.name == "arith.muli" or (sm // 10 != 10 if element == "f32" else element not in ("i1", "i8", "i16", "i32")):
+        return ""
+    groups = sum(any(basis) and not basis[axis] for basis in layout.lanes)
+    fewest_lanes = (8 if groups else 2) if is_extreme and sm >= 100 else 16 if groups else 4
+    if groups > 1 or 1 << sum(bool(basis[axis]) for basis in layout.lanes) < fewest_lanes:
+        return ""
+    return FIRST_COPY if only_op.name in ("arith.addi", "arith.xori") else ALL_COPIES
 
 
 def _on_values(t: Translator, op: Operation, name: object, operands: tuple[object, ...], region_elements: Code | None) -> None:

@@ -51,7 +51,6 @@ def drop_write(site: Site) -> Iterator[Offer]:
         yield offer(site, "write dropped", "write", drop_operation(site))
 
 
-_UPDATES = {1: 3, 2: 3, 3: 1, 4: 8, 5: 4, 6: 7, 7: 6, 8: 9, 9: 8, 10: 5}
 """Numbers of tt.atomic_rmw: and, or, xor, add, fadd, max, min, umax, umin, exch from 1 on."""
 
 
