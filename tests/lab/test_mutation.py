@@ -126,8 +126,9 @@ def test_the_worst_report_of_a_test_is_its_outcome(tmp_path: Path) -> None:
 def copy(tmp_path: Path) -> Path:
     """A checkout of one module, which its test holds to 4."""
     tree = tmp_path / "t"
-    for name in ("benchmarks", "bitverdict", "harness", "tests"):
+    for name in ("benchmarks", "bitverdict", "harness/frontends", "tests"):
         (tree / name).mkdir(parents=True)
+    (tree / "harness/frontends/pytest_options.py").touch()  # pytest's plugin, where bitverdict is installed
     (tree / "bitverdict" / "__init__.py").touch()
     (tree / "bitverdict" / "harness").symlink_to("../harness")
     for path in Path(mutation_run.__file__).parent.glob("mutation_*.py"):
