@@ -63,9 +63,10 @@ def _is_compilation_error(error: BaseException) -> bool:
 
 
 def _message(innermost: BaseException) -> str:
-    said = getattr(innermost, "error_message", None) or innermost.__cause__ or ""
-    lines = str(said).strip().splitlines() or str(innermost).strip().splitlines() or [type(innermost).__name__]
-    return lines[0]
+    cause = innermost.__cause__
+    said = getattr(innermost, "error_message", None) or cause or ""
+    lines = str(said).strip().splitlines() or [each.line or "" for each in traceback.extract_tb(cause and cause.__traceback__)[-1:]]
+    return next(filter(None, lines + str(innermost).strip().splitlines()), type(innermost).__name__)
 
 
 def _line_of(link: object, functions: Mapping[str, object]) -> tuple[str, int] | None:

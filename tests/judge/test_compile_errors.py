@@ -29,6 +29,7 @@ BY_FRONT_END = {
     "shape": "Cannot make_shape_compatible: incompatible dimensions at index 0: 64 and 128",
     "asserted": "N must be 7",
     "unnamed": "NameError('no_such_name is not defined')",
+    "silent": "assert x.dtype.is_int()",
     "layouts": "Layout mismatch in broadcast: ",
 }
 

@@ -30,7 +30,7 @@ def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk,
             b_ptrs = b_ptr + (k + offs_k)[:, None] * stride_bk + (offs_n % N)[None, :] * stride_bn
             a = tl.load(a_ptrs, mask=inside[None, :], other=0.0)
             b = tl.load(b_ptrs, mask=inside[:, None], other=0.0)
-            acc = tl.dot(a, b, acc)
+            acc = tl.dot(a, b, acc, out_dtype=ACCUMULATE)
         if ACTIVATION == "leaky_relu":
             acc = leaky_relu(acc)
         places = c_ptr + offs_m.to(tl.int64)[:, None] * N + offs_n[None, :]

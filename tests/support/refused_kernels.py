@@ -47,6 +47,18 @@ def unnamed(a, c, N: tl.constexpr):
     tl.store(c + places, no_such_name)  # unnamed  # noqa: F821
 
 
+@tl.core.builtin
+def integers(x, _semantic=None):
+    assert x.dtype.is_int()
+    return x
+
+
+@triton.jit
+def silent(a, c, N: tl.constexpr):
+    places = tl.arange(0, N)  # (N,)
+    tl.store(c + places, integers(tl.load(a + places)))  # silent
+
+
 @gluon.jit
 def layouts(a, c, N: gl.constexpr):
     ONE: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
@@ -67,7 +79,7 @@ def taken(a, c, N: tl.constexpr):
     tl.store(c + places, tl.load(a + places))
 
 
-KERNELS = {kernel.fn.__name__: kernel for kernel in (nested, shape, asserted, unnamed, layouts, warps, taken)}
+KERNELS = {kernel.fn.__name__: kernel for kernel in (nested, shape, asserted, unnamed, silent, layouts, warps, taken)}
 
 
 def launcher_of(kernel) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
