@@ -325,6 +325,8 @@ def _products_taken_by_llvm(
     if fate.formats != {kind.element}:
         raise NotModelled(op, f"a sum that takes a product, where the compiler computes it in {', '.join(sorted(fate.formats))}")
     product = _product(t, op.operands[0])
+    is_chain = bool(order and order.chain and bits)
+    adds_products = {True, False} if is_chain and len(bits) > 1 else {bool(bits)}  # of a chain the later sums add none
     own = {-1, inner.line, op.last_line} | (product.lines | {move.line for move in product.moves} if product else set())
     if (
         source.name == "tt.scan"
@@ -332,12 +334,13 @@ def _products_taken_by_llvm(
         or product.split
         or fate.added_products
         or len(fate.signs) > 1
-        or any(bool(lines) != bool(bits) or not lines <= own for lines in fate.addends)
+        or {bool(lines) for lines in fate.addends} != adds_products
+        or any(not lines <= own for lines in fate.addends)
     ):
         raise _unclear(op, "fuses only some products into the first sums, or one that reaches them through a branch or a select")
     index = np.arange(place.shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(place.shape))])
     is_taken = np.array(True)
-    if order and order.chain and bits:  # all but one of the first two
+    if is_chain:  # all but one of the first two
         registers = np.zeros_like(index)
         for number, bit in enumerate(reversed(bits)):
             registers |= (index >> bit & 1) << number
