@@ -285,6 +285,14 @@ class Notes(launch_replayer.Gpu):
         from triton.runtime.driver import driver
 
         self.device, self.arch, self._loaded, self.calls = "cpu", 90, {}, []
+        self.launcher_sources: list[str] = []  # of an older release, which compiles a launcher for each signature
+
+        def compile_launcher(src: str, **given: Any) -> SimpleNamespace:
+            self.launcher_sources.append(src)
+            return SimpleNamespace(launch=lambda *given: self.calls.append(given))
+
+        monkeypatch.setattr(nvidia, "library_dirs", list)
+        monkeypatch.setattr(nvidia, "compile_module_from_src", compile_launcher, raising=False)
         for name in ("ARG_TUPLE", "ARG_KERNEL", "ARG_CONSTEXPR"):
             monkeypatch.setattr(nvidia, name, name, raising=False)
         monkeypatch.setattr(nvidia, "PyKernelArg", lambda nested_tuple, type: nested_tuple or type, raising=False)
@@ -299,6 +307,7 @@ class Notes(launch_replayer.Gpu):
                 launch=lambda *given: self.calls.append(given),
                 load_binary=lambda name, code, shared, device: (None, code, 0, 0, 1024),
                 unload_module=lambda module: None,
+                fill_tma_descriptor=lambda *given: ("map", *given),
                 fill_tma_descriptor_tiled=lambda *given: ("map", *given),
                 get_device_properties=lambda device: {"max_shared_mem": 232448},
             ),
@@ -319,8 +328,12 @@ def test_triton_s_own_launcher_gets_machine_code_and_all_arguments(monkeypatch: 
         assert row["differing"] == launch.storages[-1].words or row["differing"] > 900, "nothing ran, so nothing is equal"
     first, second = gpu.calls
     assert first[:3] == (8, 1, 1) and first[4][:4] == b"\x7fELF"
-    assert first[14] == ("*fp32", "*fp32", "*fp32", "i32")
-    assert first[13] == ["ARG_KERNEL"] * 4 + ["ARG_CONSTEXPR"]
+    if gpu.launcher_sources:  # each knows the kinds of its arguments: three objects, a number, a constant
+        assert f'"iiiKKpp{"O" * 6}OOOiO"' in gpu.launcher_sources[0]
+        first, second = ((*call[:13], [], (), call[13:]) for call in (first, second))
+    else:
+        assert first[14] == ("*fp32", "*fp32", "*fp32", "i32")
+        assert first[13] == ["ARG_KERNEL"] * 4 + ["ARG_CONSTEXPR"]
     assert [tuple(each.shape) for each in first[15][:3]] == [(1000,)] * 3 and first[15][3:] == (1000, None)
     code, *sizes, (vector, one), out, scale = second[15]
     assert code[0] == "map" and code[1] % 16 == 0 and code[5:8] == ([64, 64], [128, 64], [64, 1])
