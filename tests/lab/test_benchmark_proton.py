@@ -105,9 +105,9 @@ def written_by_the_profiler(place: Path, launches: list[tuple[str, dict]]) -> Pa
     for name, metrics in launches:
         scope = library.record_scope()
         library.enter_op(scope, name)
-        library.add_metrics(scope, metrics, {})
+        library.add_metrics(scope, metrics)
         library.exit_op(scope, name)
-    library.deactivate(session, False)
+    library.deactivate(*((session, False) if "bool" in library.deactivate.__doc__ else (session,)))
     library.finalize(session, "hatchet")
     return place / "told.hatchet"
 
@@ -119,21 +119,26 @@ def test_the_tree_is_read_from_the_file_of_tritons_own_writer(tmp_path: Path) ->
     launches = [("matmul [K=512]", launch)] * 3 + [("matmul [K=1024]", launch)]
     launches += [(benchmark.METADATA, own), (f"{benchmark.METADATA}:matmul_kernel", own), ("not timed", {"flops": 4e11})]
     kept = written_by_the_profiler(tmp_path, launches)
-    assert benchmark.tree(kept).splitlines() == [
-        "tflop/s   time/ms  launches",
-        "  250.0     8.000         4  ROOT",
-        "  200.0     6.000         3    matmul [K=512]",
+    head, root, *nodes = benchmark.tree(kept).splitlines()
+    assert (head, root) == ("tflop/s   time/ms  launches", "  250.0     8.000         4  ROOT")
+    assert sorted(nodes) == [  # in the writer's order, which is no release's promise
         "  200.0     2.000         1    matmul [K=1024]",
+        "  200.0     6.000         3    matmul [K=512]",
     ]
 
 
 def test_names_of_metrics_and_of_the_metadata_scope_are_the_writers() -> None:
     import triton._C.libproton as library
+    import triton.profiler
 
     built = Path(str(library.__file__)).read_bytes()
     assert all(name in built for name in (b"time (ns)", b"count\0"))
-    assert library.proton.metadata_scope_name == benchmark.METADATA
-    assert library.proton.metadata_scope_prefix == f"{benchmark.METADATA}:"
+    if hasattr(library.proton, "metadata_scope_name"):
+        assert library.proton.metadata_scope_name == benchmark.METADATA
+        assert library.proton.metadata_scope_prefix == f"{benchmark.METADATA}:"
+    else:  # of an older release: in Python
+        sources = Path(str(triton.profiler.__file__)).parent.rglob("*.py")
+        assert any(f'SCOPE_NAME = "{benchmark.METADATA}"\n' in source.read_text() for source in sources)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '[{"metrics": {}}]', "not JSON", '{"traceEvents": []}'])

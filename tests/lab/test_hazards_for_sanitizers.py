@@ -31,6 +31,7 @@ def test_a_hazard_fails_under_its_name_and_a_kernel_as_it_is_is_not(hazard: Muta
     case = write_hazard(hazard, tmp_path)
     contract = resolve(case.contract)
     verdicts = [judge(replace(case, schedule=schedule), HOPPER, contract) for schedule in UNDER]
+    assert all(verdict.outcome is not Outcome.NOT_RUN for verdict in verdicts)
     if hazard.in_program:
         assert {verdict.outcome for verdict in verdicts} == {Outcome.COMPILER_FAULT}, "the kernel as it is stands in the file"
         found = {verdict.message.partition(" made by the compiler of Triton ")[0] for verdict in verdicts}

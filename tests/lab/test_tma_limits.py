@@ -76,7 +76,8 @@ def test_a_moved_rule_is_seen_at_the_hardware_s_points(monkeypatch: pytest.Monke
     ids=lambda value: value.name if isinstance(value, Point) else "",
 )
 def test_the_emulated_gpu_answers_a_point(point: Point, target: Target, outcome: str) -> None:
-    assert judge(case_of(point), target, CONTRACT).outcome == outcome
+    verdict = judge(case_of(point), target, CONTRACT)
+    assert verdict.outcome == outcome
 
 
 def test_what_the_driver_refuses_is_told_by_its_layer_and_its_width() -> None:
@@ -189,7 +190,8 @@ def test_a_compiler_that_dies_costs_its_point_and_no_other() -> None:
 
 def test_the_compiler_takes_what_faults_and_refuses_no_power_of_two() -> None:
     grid = [replace(STORE, row=-8), replace(STORE, block_rows=24), replace(STORE, offset=1)]
-    assert [a["outcome"] for a in by_compiler(grid, "sm_90").values()] == ["compiles", "refused", "refused"]
+    answers = by_compiler(grid, "sm_90")
+    assert [each["outcome"] for each in answers.values()] == ["compiles", "refused", "refused"]
 
 
 def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
