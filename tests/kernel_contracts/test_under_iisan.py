@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import triton
 from triton import knobs
+from triton.backends.nvidia.compiler import CUDAOptions
 
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.lab.sanitizers.runs import start_of
@@ -27,6 +29,7 @@ from tests.faults.mutants import Mutant, mutant_contract
 from tests.support.shares import in_this_run
 from tests.support.tutorial_facts import holds
 
+pytestmark = pytest.mark.skipif(not hasattr(CUDAOptions, "enable_iisan"), reason=f"triton {triton.__version__} lacks iisan")
 BLACKWELL = target("emulated:sm_100")
 FAULTS = {"tma_gather": 3, "tma_scatter": 6, "fused_gather_scatter_matmul": 1}
 NAMED = ("must be 16-byte aligned", "cannot be negative", "cannot have any negative elements")
@@ -137,7 +140,8 @@ def test_what_a_launcher_sets_holds_for_its_own_launches_alone(
     other.write_text(LAUNCHER.replace("AT_IMPORT", "").replace("IN_THE_CALL", "pass"))
     case = faulting("tma_gather")
     for _ in range(2):  # the second time its file is not imported any more
-        assert judge(replace(case, launcher=f"{file}:gather"), BLACKWELL).outcome == outcome
+        verdict = judge(replace(case, launcher=f"{file}:gather"), BLACKWELL)
+        assert verdict.outcome == outcome
         assert knobs.compilation.instrumentation_mode == process
         beside = judge(replace(case, launcher=f"{other}:gather"), BLACKWELL)
         assert beside.outcome == ("device assert" if process else "illegal instruction")

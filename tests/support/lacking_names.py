@@ -68,7 +68,7 @@ def sentence_of_failure(error: BaseException) -> str:
     sentences = [_sentence_of_result(result) for result in results]
     if any(not said and _failed(result) for said, result in zip(sentences, results, strict=True)):
         sentences = []
-    return sentence_of_error(error) or next(filter(None, sentences), "")
+    return next(filter(None, sentences), "") or sentence_of_error(error)  # whose text may be shortened by pytest
 
 
 def _named_values(error: BaseException) -> Iterator[object]:
