@@ -80,7 +80,8 @@ def test_an_assertion_without_iisan_would_be_the_wrong_fault(kernel: str, monkey
     contract, case = resolve(kernel), faulting(kernel)
     plain = contract.expected_outcome(case, BLACKWELL)
     monkeypatch.setattr(contract, "expected_outcome", lambda *_: plain)
-    assert judge(case, BLACKWELL, contract).decision is Decision.PASS
+    verdict = judge(case, BLACKWELL, contract)
+    assert verdict.decision is Decision.PASS
     monkeypatch.setattr(knobs.compilation, "instrumentation_mode", "iisan")
     assert judge(case, BLACKWELL, contract).outcome == "device assert"
     assert judge(case, BLACKWELL, contract).decision is Decision.FAIL
