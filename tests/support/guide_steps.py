@@ -58,7 +58,9 @@ def do(step: Step, clone: Path, environment: dict[str, str]) -> None:
     else:
         command = ["bash", "-euo", "pipefail", "-c", step.text]
         ran = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=SECONDS)
-        assert ran.returncode == 0, f"{step.text}\nended with {ran.returncode}\n{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}"
+        files = [clone / name for name in re.findall(r"> (\w+\.txt)", step.text)] if ran.returncode else []
+        said = [ran.stdout, ran.stderr, *(file.read_text() for file in files if file.is_file())]
+        assert ran.returncode == 0, "\n".join([step.text, f"ended with {ran.returncode}", *(text[-3000:] for text in said)])
 
 
 if __name__ == "__main__":
