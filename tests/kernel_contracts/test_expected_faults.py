@@ -60,7 +60,8 @@ def test_past_the_clauses_a_legal_column_expects_its_result() -> None:
     case = CASES[0]
     contract = resolve(case.contract)
     legal = replace(case, problem=replace(case.problem, column_offset=8))
-    assert judge(legal, BLACKWELL).outcome == "pass"
+    verdict = judge(legal, BLACKWELL)
+    assert verdict.outcome == "pass"
     assert contract.expected_outcome(replace(case, launcher="somebody:launcher"), BLACKWELL).outcome == "refused"
 
 

@@ -16,7 +16,7 @@ import pytest
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target, newest_emulated, target
-from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.model.verdict import Decision, Outcome
 from tests.faults.corpus import COLLECTIONS
 from tests.faults.mutants import Mutant, mutant_contract, once
 from tests.support.shares import judged_here
@@ -53,7 +53,8 @@ ALL = [mutant for stem in STEMS for mutant in judged_here(mutants_of(stem))]
 
 
 def failure_report(mutant: Mutant, aside: Path) -> dict[str, str] | None:
-    """Of the first required case that fails: the case, and the verdict's outcome, message and line. None where none fails.
+    """Of the first required case that fails: the case, and the verdict's outcome, message and line. Where none fails, of one that
+    was not run, or None.
 
     Kept in `aside`, which all workers of the run share: each mutant is judged once."""
     kept = aside / f"{hashlib.sha256(mutant.id.encode()).hexdigest()[:16]}.json"
@@ -71,13 +72,14 @@ def failure_report(mutant: Mutant, aside: Path) -> dict[str, str] | None:
     found = None
     for case in cases:
         verdict = judge(case, machine, contract)
-        if verdict.failed:
+        if verdict.failed or verdict.outcome is Outcome.NOT_RUN:
             found = {
                 "case": repr((case.problem, case.config, case.regime, case.schedule)),
                 "outcome": str(verdict.outcome),
                 "message": verdict.message.replace(str(directory), ""),
                 "line": verdict.location.rpartition(":")[2],
             }
+        if verdict.failed:
             break
     unfinished = kept.with_suffix(f".{os.getpid()}")  # a reader never finds half a file
     unfinished.write_text(json.dumps(found))
