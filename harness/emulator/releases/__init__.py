@@ -46,11 +46,7 @@ def is_there(name: str) -> bool:
 
 def missing_from(release: Release) -> tuple[str, ...]:
     """Names of the functions that `release` has and the Triton that is installed has not."""
-    return tuple(dict.fromkeys(function for function in map(_function, release.passes) if not is_there(function)))
-
-
-def _function(name: str) -> str:
-    return parts_of(name)[0]
+    return tuple(dict.fromkeys(function for function, _ in map(parts_of, release.passes) if not is_there(function)))
 
 
 @cache
