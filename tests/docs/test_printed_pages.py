@@ -65,6 +65,7 @@ def test_a_page_that_is_not_printed_is_refused_with_a_remedy(words: list[str], s
 
 def test_contributing_names_each_page_and_the_index_says_generated() -> None:
     told, index = (DOCS.parent / "CONTRIBUTING.md").read_text(), (DOCS / "README.md").read_text().splitlines()
-    assert all(f"docs/{name}" in told for name in (*NAMES, *OF_NEWER, *BY_RUNS)) and all(command in told for command in BY_RUNS.values())
+    assert all(f"docs/{page.name}" in told for page in PAGES)
+    assert all(f"docs/{name}" in told and command in told for name, command in BY_RUNS.items())
     said = {line.partition("(")[2].partition(")")[0] for line in index if line.endswith(("(generated) |", "from the code) |"))}
-    assert said == {*NAMES, *OF_NEWER, *BY_RUNS} - {"benchmarks.md"}, "its index line says whose figures it holds"
+    assert said == {*(page.name for page in PAGES), *BY_RUNS} - {"benchmarks.md"}, "its index line says whose figures it holds"
