@@ -56,7 +56,6 @@ TINY = (
     Tiny("ptx_speed", "", r"gelu \| [0-9,]+ \|", (0, 1)),
     Tiny("driver_calls", "--device cpu", ": works"),
     Tiny("emulator", "1", "tma_gather 128x128", (0, 1)),
-    Tiny("false_alarms", "20 softmax", "0 false alarms; at least 100.0% decided"),
     Tiny("figures", "", r"\d+ figures on \d+ pages", (0, 1)),
     Tiny("fleet_campaigns", "--out OUT --only none", ""),
     Tiny("fleet_kills", "--kills 0 --cases 1 --out OUT", '"wrong": 0', needs="ray"),
