@@ -65,7 +65,8 @@ def _is_compilation_error(error: BaseException) -> bool:
 def _message(innermost: BaseException) -> str:
     cause = innermost.__cause__
     said = getattr(innermost, "error_message", None) or cause or ""
-    lines = str(said).strip().splitlines() or [each.line or "" for each in traceback.extract_tb(cause and cause.__traceback__)[-1:]]
+    asserted = traceback.extract_tb(cause.__traceback__)[-1:] if cause else []
+    lines = str(said).strip().splitlines() or [each.line or "" for each in asserted]
     return next(filter(None, lines + str(innermost).strip().splitlines()), type(innermost).__name__)
 
 
