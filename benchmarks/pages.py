@@ -6,10 +6,10 @@
 DIR holds what `benchmarks/on_gpus.sh` and `benchmarks/sanitizers.sh` wrote: throughput.json, large.jsonl, judged_cold.jsonl and
 judged_warm.jsonl (first and last line of a run; judged_warm8.jsonl and judged_warm4.jsonl with fewer workers), two_gpus.json (and
 _short: less work a shard; _all_cores: as many workers on one GPU as on two; _cases: small cases), suite.json and memcheck.json; and
-hopper.log, what the line of its section printed; proton.log, what `benchmarks/block_scaled_matmul.py --proton` printed; and
-split_k.json of `benchmarks/split_k.py`. small.json, grouping.json, gathers.json, copies.json and blackwell.json are the
-throughput.json of a run of that part alone, and come before throughput.json in the part's section. whole*.json are of
-`bitverdict run --profile whole --json`, large_whole.json is of `bitverdict large` with as many products as compare all words.
+hopper.log, what the line of its section printed; proton.log, what `benchmarks/block_scaled_matmul.py --proton` printed.
+small.json, grouping.json, gathers.json, copies.json and blackwell.json are the throughput.json of a run of that part
+alone, and come before throughput.json in the part's section. whole*.json are of `bitverdict run --profile whole --json`,
+large_whole.json is of `bitverdict large` with as many products as compare all words.
 What is missing becomes a section that says that it was not run.
 """
 
@@ -133,7 +133,6 @@ def page(place: Path) -> str:
         "",
         *throughput_section(told),
         *small_section(part_of(place, "small")),
-        *split_section(read(place / "split_k.json")),
         *grouping_section(part_of(place, "grouping")),
         *gathers_section(part_of(place, "gathers")),
         *copies_section(part_of(place, "copies")),
@@ -250,36 +249,6 @@ def small_section(told: dict | None) -> list[str]:
     made += noted(told)
     made += [f"- {said}" for said, _ in reached(told["rows"])]
     return [*made, "", *timed_rows([row for row in told["rows"] if row["ms"]])]
-
-
-def split_section(told: dict | None) -> list[str]:
-    """Tiles that are not split beside split-K, and what follows."""
-    made = ["## Tiles and split-K at small sizes", ""]
-    if told is None or not told["rows"]:
-        return [*made, "Not run. `python -m benchmarks.split_k --out DIR`", ""]
-    made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
-    made += [
-        "`matmul`'s tiles by TMA, and `split_k_matmul`, in fp16 through one CUDA graph; cuBLAS in turns.",
-        "A second kernel adds the parts, or the last program to arrive at a tile does; in both the parts are added in one order.",
-        f"Words in which these two differ: {told['differ']:,}.",
-        "",
-        *noted(told),
-    ]
-    gains: list[str] = []
-    for size in dict.fromkeys(row["size"] for row in told["rows"]):
-        whole, split = (
-            max((r["ratio"] for r in told["rows"] if r["size"] == size and (r["form"] == "not split") == is_whole), default=0.0)
-            for is_whole in (True, False)
-        )
-        made.append(f"- {size}: {whole:.3f} of cuBLAS without a split, {split:.3f} with one: split-K "
-                    f"{'gains' if split > whole else 'loses'}.")  # fmt: skip
-        gains += [size] if split > whole else []
-    if not {"1024", "2048"} & set(gains):
-        made += ["", "`matmul` does not split K: that does not gain at 1024 or 2048 cubed, for which it was tried."]
-    made.append("")
-    table = [[row["size"], row["form"], row["config"], f"{row['us']:.2f}", f"{row['tflops']:.0f}", f"{row['ratio']:.3f}"]
-             for row in told["rows"]]  # fmt: skip
-    return [*made, *grid(("M x N x K", "form", "configuration", "us", "TFLOP/s", "of cuBLAS"), table, left=3)]
 
 
 def grouping_section(told: dict | None) -> list[str]:

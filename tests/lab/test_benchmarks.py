@@ -143,7 +143,7 @@ def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
 
 
 def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None:
-    assert pages.page(tmp_path).count("Not run.") == 14
+    assert pages.page(tmp_path).count("Not run.") == 13
     told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
     lacking = Timed(
         kernel="blocked_matmul", dtype="fp16", m=8192, n=8192, k=16384, config="64x64x64 w4", not_run="it lacks tcgen05"
@@ -151,7 +151,7 @@ def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None
     rows = [ROW.to_json(), lacking.to_json()]
     (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": rows}))
     page = pages.page(tmp_path)
-    assert page.count("Not run.") == 13 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
+    assert page.count("Not run.") == 12 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
     drawn = pages.svg(told | {"rows": rows})
     assert drawn.startswith("<svg") and "matmul fp16 8192" in drawn and "blocked_matmul" not in drawn
     assert pages.main([str(tmp_path / "nowhere")]) == 2
@@ -208,7 +208,7 @@ def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> N
     assert kept + "\n- not run: small_mma: it lacks" in shown and "created" not in shown
     assert "NVIDIA H200, 2026-11-29 10:48 UTC." in shown and "session starts" not in shown
     log.write_text("created: 16/16 workers\n")  # ended before its summary
-    assert pages.page(tmp_path).count("Not run.") == 14
+    assert pages.page(tmp_path).count("Not run.") == 13
 
 
 def test_grouping_is_shown_as_the_gain_over_the_same_tile_without_it(tmp_path: Path) -> None:
@@ -240,22 +240,6 @@ def test_a_part_that_was_run_alone_stands_with_its_own_chip(tmp_path: Path) -> N
     assert "another GPU" in (shown := parts["## Tiles in groups of rows"]) and "Not judged in this run" in shown
     assert "a GPU, today" in (shown := parts["## Small sizes through one CUDA graph"]) and "| matmul | fp16 | 8192 |" in shown
     assert parts["## Throughput beside cuBLAS"].count("| matmul | fp16 | 8192 |") == 1
-
-
-def test_split_k_is_shown_with_what_it_gains_or_loses_by_size(tmp_path: Path) -> None:
-    def row(size: str, form: str, ratio: float) -> dict:
-        return {"size": size, "form": form, "config": "64x64x64", "us": 5.0, "tflops": 300.0, "ratio": ratio}
-
-    rows = [row("1024", "not split", 1.05), row("1024", "last program", 0.5), row("512x512x16384", "not split", 0.5)]
-    rows += [row("512x512x16384", "second kernel", 0.75)]
-    told = {"date": "today", "command": "python", "model": "a GPU", "versions": {}, "differ": 0, "note": "by hand", "rows": rows}
-    (tmp_path / "split_k.json").write_text(json.dumps(told))
-    shown = dict(pages.sections(pages.page(tmp_path)))["## Tiles and split-K at small sizes"]
-    assert "- 1024: 1.050 of cuBLAS without a split, 0.500 with one: split-K loses." in shown and "\nby hand\n" in shown
-    assert "0.750 with one: split-K gains." in shown and "`matmul` does not split K" in shown
-    rows[1]["ratio"] = 1.06
-    (tmp_path / "split_k.json").write_text(json.dumps(told))
-    assert "`matmul` does not split K" not in pages.page(tmp_path)
 
 
 def test_a_profiler_that_could_not_be_loaded_is_not_run_with_the_reason(tmp_path: Path) -> None:

@@ -96,7 +96,6 @@ TINY = (
     Tiny("sealed_honest", "--cases 1 --jobs 1 nothing", "1 of 1 launchers are judged alike"),
     Tiny("sealed_overhead", "--cases 1 --turns 1 nothing", "ratio of the sums", (0, 1)),
     Tiny("special_functions", "1000", "tanh.approx.bf16x2", (0, 1)),
-    Tiny("split_k", "--out OUT", "needs a CUDA GPU", (2,)),
     Tiny("suites", "page OUT --results OUT/none.jsonl", "`--emulate` finds 0 of 0"),
     Tiny("targets", "--cases 1 small_mma", r"small_mma.*1 passes|\| small_mma"),
     Tiny("throughput", "--target emulated:sm_90 --out OUT --sizes 64 --parts small --rounds 1 --no-judge", "matmul"),
