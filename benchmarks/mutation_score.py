@@ -20,12 +20,12 @@ from pathlib import Path
 
 from benchmarks.campaign import REQUIRED_PATH, Option, append, parse, records, run_script
 from benchmarks.campaign import commit as head
-from bitverdict.harness.lab.pages.mutation_score import Campaign, page, share
+from bitverdict.harness.lab.pages.mutation_score import Campaign, CasesWorth, cases_worth, page, share
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, newest_emulated, target
 from bitverdict.harness.mutants.campaign import PlannedMutants, generate_programs, judge_all
-from bitverdict.harness.mutants.counts import CasesWorth, cases_worth, count_ends
+from bitverdict.harness.mutants.counts import count_ends
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, digest_of, drawn, read
 from bitverdict.harness.session.case_line import describe

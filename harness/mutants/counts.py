@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bitverdict.harness.mutants.record import LIVE, End, JudgedMutant, MutantResult
+from bitverdict.harness.mutants.record import LIVE, End, JudgedMutant
 
 
 @dataclass(frozen=True)
@@ -64,42 +64,3 @@ def kills_per_second(judged: Sequence[JudgedMutant], workers: int = 2) -> float 
     seconds = [each.result.seconds for each in judged if each.result.end is End.KILL]
     later = seconds[len(seconds) // 2 :]
     return workers * len(later) / sum(later) if sum(later) else None
-
-
-@dataclass(frozen=True)
-class CasesWorth:
-    """What the required cases of a kernel are worth, by mutants that each of them judged.
-
-    `kills`: case -> mutants that it fails. `alone`: case -> the mutants that it alone fails. `enough`: cases that together fail
-    every mutant that any case fails, few of them: the one that fails most of the rest is taken first.
-    """
-
-    cases: tuple[str, ...]
-    mutants: int
-    kills: Mapping[str, int]
-    sole_kills: Mapping[str, tuple[str, ...]]
-    enough: tuple[str, ...]
-
-    @property
-    def idle(self) -> tuple[str, ...]:
-        """Cases that fail none of these mutants."""
-        return tuple(case for case in self.cases if not self.kills.get(case))
-
-
-def cases_worth(cases: Sequence[str], results: Iterable[MutantResult]) -> CasesWorth:
-    """The worth of `cases` (digests, in their order), by results of mutants that were judged by all of them."""
-    judged = [(each.mutant, [each.killed_by, *each.also_killed_by] if each.killed_by else []) for each in results]
-    failures = [(mutant, killers) for mutant, killers in judged if killers]
-    sole_kills: dict[str, list[str]] = defaultdict(list)
-    for mutant, killers in failures:
-        if len(killers) == 1:
-            sole_kills[killers[0]].append(mutant)
-    left, enough = [set(killers) for _, killers in failures], []
-    while left:
-        most = Counter(case for killers in left for case in killers)
-        best = min(most, key=lambda case: (-most[case], cases.index(case)))
-        enough.append(best)
-        left = [killers for killers in left if best not in killers]
-    kills = Counter(case for _, killers in failures for case in killers)
-    told = {case: tuple(killers) for case, killers in sole_kills.items()}
-    return CasesWorth(tuple(cases), len(judged), kills, told, tuple(enough))
