@@ -141,6 +141,8 @@ class LaunchOptions:
     """`tl.device_print` prints each element once, not by each thread that holds it."""
     step_limit: int = 0
     """Operations of one program of a launch, after which it is a timeout; 0: `STEP_LIMIT`."""
+    seconds_limit: float = 0
+    """Processor seconds of a launch, after which it is not modelled, as too large; 0: it may take any."""
 
 
 class Device:
@@ -431,6 +433,7 @@ class Device:
             ctas=translation.program.integer("ttg.num-ctas", 1),
             runs=[0] * len(translation.blocks),
             step_limit=self.step_limit,
+            seconds_limit=self.options.seconds_limit,
             end=translation.program.entry.blocks[-1].operations[-1].location,
             fence_lines=fences_of(program),
             is_compiled=language_of(program) == "triton",

@@ -15,11 +15,13 @@ from bitverdict.harness.model.usage import UsageError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     options = (
-        "[--target ARCH] [--schedules N] [--report FILE] [--format json] [--advice] [--numerics] [--record DIR [--where TEXT]]"
+        "[--target ARCH] [--schedules N] [--limit SECONDS] [--report FILE] [--format json] [--advice] [--numerics] "
+        "[--record DIR [--where TEXT]]"
     )
     parser.usage = f"bitverdict exec {options} (script.py | -m module) ..."
     add("--target", default="sm_90", metavar="ARCH", help="the emulated GPU (default sm_90); bitverdict targets lists")
     add("--schedules", type=int, default=2, metavar="N", help="run each launch under N schedules (default 2)")
+    add("--limit", default="", metavar="SECONDS", help="processor time of a launch, such as 30s, after which it is too large")
     add("--report", type=Path, metavar="FILE", help="write what was found as JSON, SARIF (FILE.sarif) or events (.jsonl)")
     add_format(parser)
     add("--advice", action="store_true", help="print advice, which is counted otherwise")
@@ -75,7 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
     program = program_of(words)
     folder, where = arguments.record, arguments.where
     files = None if folder is None else [LaunchFiles(architecture_of(arguments.target), folder, lambda name: where in name)]
-    session, status = EmulatedSession([arguments.target], arguments.schedules, files, numerics=arguments.numerics), 0
+    session = EmulatedSession([arguments.target], arguments.schedules, files, numerics=arguments.numerics, limit=arguments.limit)
+    status = 0
     session.enter()
     try:
         program()

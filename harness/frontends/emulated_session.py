@@ -46,6 +46,17 @@ def architecture_of(text: str) -> str:
     return found.arch
 
 
+def seconds_of(limit: str) -> float:
+    """The processor seconds of a launch that `limit` names, "30s" or "30"; 0 where it is empty. UsageError for any other."""
+    try:
+        seconds = float(limit.removesuffix("s") or "nan") if limit else 0.0
+    except ValueError:
+        seconds = -1.0
+    if limit and not 0 < seconds < 1e9:
+        raise UsageError(f"limit {limit!r}: must be seconds of processor time for each launch, above 0; write 30s")
+    return seconds
+
+
 def is_unjudged(fault: EmulatedFault) -> bool:
     """Whether `fault` says that the emulated GPU cannot tell: it knows no such operation or call, or the compiler is at fault."""
     return fault.outcome in UNJUDGED_OUTCOMES or "made by" in fault.details
@@ -148,16 +159,24 @@ def _list_counts(title: str, sentences: Counter[str]) -> list[str]:
 
 class EmulatedSession:
     """The emulated GPUs of one process, of which one at a time is entered. `schedules`: under how many each launch runs; `files`:
-    what keeps launches, by default those that fail in the state directory; `numerics`: words are held to real values."""
+    what keeps launches, by default those that fail in the state directory; `numerics`: words are held to real values; `limit`: what
+    a launch may take (`seconds_of`)."""
 
     def __init__(
-        self, targets: Iterable[str], schedules: int = 2, files: Iterable[LaunchFiles] | None = None, *, numerics: bool = False
+        self,
+        targets: Iterable[str],
+        schedules: int = 2,
+        files: Iterable[LaunchFiles] | None = None,
+        *,
+        numerics: bool = False,
+        limit: str = "",
     ) -> None:
         self.targets = list(dict.fromkeys(map(architecture_of, targets)))
         if schedules < 1:
             raise UsageError(f"--schedules {schedules}: must be 1 or more; 1 runs each launch once")
         self.schedules, self.operators, self.memory = schedules, WideOperators(), PoisonedMemory()
         self.files = files if files is None else list(files)
+        self.seconds_limit = seconds_of(limit)
         self.dependences: Counter[str] = Counter()  # on the schedule, where atomics choose
         self.unanswered: list[EmulatedFault] = []
         self.distances = WordDistances() if numerics else None
@@ -183,7 +202,14 @@ class EmulatedSession:
             probes = repeats, *failing, self.memory, *filter(None, [self.distances])
             watches = self.operators, self.memory, numbers
             reals = None if self.distances is None else frozenset[str]()
-            options = LaunchOptions(takes_cpu_tensors=False, views_bind=False, real_values=reals, probes=probes, watches=watches)
+            options = LaunchOptions(
+                takes_cpu_tensors=False,
+                views_bind=False,
+                real_values=reals,
+                probes=probes,
+                watches=watches,
+                seconds_limit=self.seconds_limit,
+            )
             device = Device(arch, "eager", options)
             repeats.device = device
             self._devices[arch] = device, repeats

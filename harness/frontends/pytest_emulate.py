@@ -22,9 +22,9 @@ TARGET = "emulated_target"
 class EmulatePlugin:
     """The hooks of one process. `session` is entered from before the first conftest.py is imported."""
 
-    def __init__(self, targets: list[str], schedules: int, *, numerics: bool) -> None:
+    def __init__(self, targets: list[str], schedules: int, *, numerics: bool, limit: str) -> None:
         try:
-            self.session = EmulatedSession(targets, schedules, numerics=numerics)
+            self.session = EmulatedSession(targets, schedules, numerics=numerics, limit=limit)
         except UsageError as error:
             raise pytest.UsageError(str(error)) from None
         self.session.enter()
@@ -91,6 +91,6 @@ class EmulatePlugin:
         self.session.close()
 
 
-def load(config: pytest.Config, targets: list[str], schedules: int, *, numerics: bool) -> None:
+def load(config: pytest.Config, targets: list[str], schedules: int, *, numerics: bool, limit: str) -> None:
     """Enter the emulated GPU, and have the hooks."""
-    config.pluginmanager.register(EmulatePlugin(targets, schedules, numerics=numerics), "bitverdict.emulate")
+    config.pluginmanager.register(EmulatePlugin(targets, schedules, numerics=numerics, limit=limit), "bitverdict.emulate")

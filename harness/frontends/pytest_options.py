@@ -106,6 +106,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="with --emulate: what was found, as JSON, as SARIF in FILE.sarif, as events in FILE.jsonl",
     )
+    group.addoption(
+        "--emulate-limit",
+        default="",
+        metavar="SECONDS",
+        help="with --emulate: processor time of a launch, such as 30s, after which its test is skipped as too large",
+    )
     group.addoption("--schedules", type=int, default=2, metavar="N", help="with --emulate: run each launch under N (default 2)")
     _let_emulate_stand_alone(parser)
     group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the reproducers of DIR too, each as a test")
@@ -243,7 +249,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
         from bitverdict.harness.frontends.pytest_emulate import load
 
         given = early_config.known_args_namespace
-        load(early_config, targets, given.schedules, numerics=given.numerics)
+        load(early_config, targets, given.schedules, numerics=given.numerics, limit=given.emulate_limit)
     if early_config.known_args_namespace.bitverdict or early_config.getini("bitverdict"):
         _check_release()
         early_config.pluginmanager.import_plugin(PLUGIN)

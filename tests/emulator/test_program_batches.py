@@ -3,6 +3,7 @@ advice, or in the same fault with the same memory."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, device, emulated
-from bitverdict.harness.emulator.execution import program_batches
+from bitverdict.harness.emulator.execution import cta_state, program_batches
 from tests.support import batched_kernels as kernels
+from tests.support.suite_kernels import doubled
 
 PROGRAMS, BLOCK = 8, 32
 
@@ -150,3 +152,21 @@ def test_each_check_of_a_batch_is_needed(kind: str, check: str, monkeypatch: pyt
     owner = program_batches.Batch if check == "common_condition" else program_batches._Order
     monkeypatch.setattr(owner, check, lambda *given: bool(given[1][0]) if check == "common_condition" else None)
     assert ended(uneven(kind), batches=True)[0] != ended(uneven(kind), batches=False)[0]
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_a_launch_over_its_limit_ends_as_too_large(monkeypatch: pytest.MonkeyPatch, batches: bool) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(cta_state, "process_time", lambda: next(clock))  # each look at it is a second
+    monkeypatch.setattr(program_batches, "ELEMENTS", 4 * 64)
+
+    def launch(seconds: int) -> torch.Tensor:
+        x, y = normal(64 * 40), torch.zeros(64 * 40)
+        with emulated("sm_90", options=LaunchOptions(batches=batches, seconds_limit=seconds)):
+            doubled[(40,)](x, y, 64 * 40, BLOCK=64)
+        return y - 2 * x
+
+    with pytest.raises(EmulatedFault, match=r"too large: \d+ of 40 programs had begun after 5 s of processor time") as caught:
+        launch(5)
+    assert caught.value.outcome == "not modelled" and not re.search(r"\b(0|1|40) of 40", str(caught.value))
+    assert not launch(1000).any()

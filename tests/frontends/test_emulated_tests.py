@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -115,6 +116,28 @@ def test_weight_gradient_of_layer_norm():
     normal = (rows - rows.mean(1, keepdim=True)) / torch.sqrt(rows.var(1, unbiased=False, keepdim=True) + 1e-5)
     exact = (normal * gradient.cpu().double()).sum(0)
     assert ((weight.grad.cpu().double() - exact).abs() <= 2.0**-8 * exact.abs()).all()
+"""
+
+SLOW_SUITE = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def counted(x):
+    for _ in range(40):  # reads what it has written, so programs do not run as one batch
+        tl.store(x + tl.program_id(0), tl.load(x + tl.program_id(0)) + 1)
+
+
+def test_large():
+    counted[(8192,)](torch.zeros(8192, device="cuda"))
+
+
+def test_small():
+    x = torch.zeros(4, device="cuda")
+    counted[(4,)](x)
+    assert x.sum() == 160
 """
 
 
@@ -301,7 +324,18 @@ def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "['--flag', '2'] cuda:0\n"), done.stderr
 
 
+@pytest.mark.share(4)
+def test_a_launch_beyond_the_limit_ends_as_too_large_and_the_tests_go_on(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(SLOW_SUITE)
+    plugin = ["-p", "bitverdict.harness.frontends.pytest_options", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *plugin, "--emulate", "--emulate-limit", "0.5s"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path / "state"), capture_output=True, text=True)
+    assert done.returncode == 0 and "1 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    assert re.search(r"too large: [\d,]+ of 8,192 programs had begun after 0.5 s of processor time", done.stdout)
+
+
 @pytest.mark.parametrize(("words", "said"), [
+    (["exec", "--limit", "0", "a.py"], "above 0; write 30s"), (["exec", "--limit", "soon", "a.py"], "above 0; write 30s"),
     (["exec"], "names no program"), (["exec", "gone.py"], "there is no file gone.py"),
     (["exec", "--target", "sm_1", "a.py"], "sm_1"), (["exec", "--schedules", "0", "a.py"], "must be 1 or more"),
 ])  # fmt: skip

@@ -116,6 +116,7 @@ class Cta:
 
     def tick(self, block: int, operations: int) -> None:
         state = self.state
+        self.launch.check_time()
         self.launch.runs[block] += 1
         state.steps += operations
         state.operations += operations

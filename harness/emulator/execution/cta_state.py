@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf, prod
+from time import process_time
 from typing import TYPE_CHECKING
 
 from bitverdict.harness.emulator.advice import Note
 from bitverdict.harness.emulator.device_probe import ChipEvent
 from bitverdict.harness.emulator.execution.cluster_order import ClusterOrder
 from bitverdict.harness.emulator.execution.real_launch import RealLaunch
+from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.numerics.enclosures import Enclosures
@@ -18,7 +21,6 @@ from bitverdict.harness.emulator.timeline import Timeline
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.async_ops import InFlight, Schedule
     from bitverdict.harness.emulator.execution.partitions import Agent, Footprints
-    from bitverdict.harness.emulator.faults import EmulatedFault
     from bitverdict.harness.emulator.frontend.hints import FalseHint
     from bitverdict.harness.emulator.memory.onchip import View
     from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
@@ -42,6 +44,10 @@ class LaunchContext:
     """How often each block of the code ran."""
     step_limit: int
     """Operations of one program."""
+    seconds_limit: float = 0
+    """Processor seconds of this process, after which the launch is too large; 0: it may take any."""
+    begun_count: int = 0
+    """Programs that have begun."""
     fence_lines: frozenset[str] = frozenset()
     """Lines where the author wrote a proxy fence."""
     end: str = ""
@@ -66,6 +72,15 @@ class LaunchContext:
     """Real values on their way between registers and memory; None where floats carry none."""
     move_hooks: tuple[Callable[[ChipEvent], None], ...] = ()
     """What is told of each event on the chip (`DeviceProbe.on_move`)."""
+
+    def __post_init__(self) -> None:
+        self.deadline = process_time() + self.seconds_limit if self.seconds_limit else inf
+
+    def check_time(self) -> None:
+        """EmulatedFault where the launch has taken its seconds."""
+        if self.seconds_limit and process_time() > self.deadline:
+            begun = f"{self.begun_count:,} of {prod(self.grid):,} programs had begun"
+            raise EmulatedFault("not modelled", f"too large: {begun} after {self.seconds_limit:g} s of processor time")
 
     def take_reals(self, op: Operation, shape: tuple[int, ...]) -> ShadowWords | None:
         """The real values of what `op` writes now, in `shape`; None where it is exact."""

@@ -51,20 +51,20 @@ class Programs:
         self.idle = [cta]
         self.live: list[ResidentProgram] = []
         self.resident_on = [0] * resident.multiprocessors
-        self.steps = self.looks = self.begun = 0
+        self.steps = self.looks = 0
         self.waiting: deque[int] = deque()  # programs that have not begun
 
     def run_in_turn(self, numbers: Iterable[int]) -> None:
         """Run the programs `numbers`, none of which can wait for another, each to its end."""
         self.waiting = deque(numbers)
         while self.waiting:
+            self.current.launch.begun_count += 1
             self.current.start(self.waiting.popleft())
-            self.begun += 1
             deque(self.begin(self.current), maxlen=0)
 
     def cancel(self) -> int | None:
         """Take the next program out of the launch that a GPU would not have begun by now; None where all have."""
-        first = max(self.resident.programs - self.begun, 0)
+        first = max(self.resident.programs - self.current.launch.begun_count, 0)
         if first >= len(self.waiting):
             return None
         found = self.waiting[first]
@@ -100,7 +100,7 @@ class Programs:
 
     def _admit(self, number: int) -> ResidentProgram:
         """Program `number` begins, on the first of the multiprocessors that have the fewest programs."""
-        self.begun += 1
+        self.current.launch.begun_count += 1
         place = self.resident_on.index(min(self.resident_on))
         cta = self.idle.pop() if self.idle else self.current.sibling()
         cta.start(number)

@@ -168,8 +168,10 @@ class Batch:
         at, (x, y, _) = np.arange(numbers.start, numbers.stop, dtype=np.int32), self.grid
         self.programs = at % x, at // x % y, at // (x * y)  # (count,) each
         self.marks, self.count, self.operations = at + 1, len(numbers), 0
+        self.launch.begun_count = numbers.stop
 
     def tick(self, block: int, operations: int) -> None:
+        self.launch.check_time()
         self.launch.runs[block] += self.count
         self.operations += operations
         if self.operations > min(MOST_OPERATIONS, self.launch.step_limit):
@@ -247,7 +249,9 @@ def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: I
             run(batch, *given)
         return ""
     except Exception as error:  # whatever it is: programs that run one by one say it in their words
+        launch.check_time()
         watched_order.take_back()
+        launch.begun_count = 0
         launch.runs[:] = [0] * len(launch.runs)
         order.notes.intersection_update(notes)
         return f"{type(error).__name__}: {error}"
