@@ -119,6 +119,11 @@ QUOTIENT_SUM = kernel(
         ("sub.f32 %f5, %f4, %f3", "sub.f32 %f5, %f3, %f4", True, -1),
         ("sub.f32", "sub.rn.f32", False, 1),
         ("st.global", "max.f32 %f6, %f4, %f5; st.global", False, 1),  # which takes the quotient too
+        ("st.global", "add.f32 %f6, %f4, %f1; st.global", True, 1),
+        ("st.global", "add.rn.f32 %f6, %f4, %f1; st.global", False, 1),
+        ("st.global", "add.f32 %f6, %f4, %f4; st.global", False, 1),
+        ("st.global", "div.full.f32 %f7, %f1, %f1; add.f32 %f6, %f4, %f7; st.global", False, 1),
+        ("st.global", "div.full.f32 %f7, %f1, %f1; add.f32 %f6, %f4, %f7; add.f32 %f7, %f7, %f1; st.global", True, 1),
         ("sub.f32", "mov.f32 %f2, %f1; sub.f32", True, 1),
         ("sub.f32", "mov.f32 %f4, %f3; sub.f32", False, 1),  # the quotient itself is gone: nothing less nothing
         ("sub.f32", "bar.sync 0; sub.f32", True, 1),
@@ -128,7 +133,9 @@ QUOTIENT_SUM = kernel(
         ("sub.f32", "setp.lt.u32 %p1, %r0, 999; @!%p1 bra OVER; st.global.f32 [%rd5], %f1; OVER: sub.f32", False, 1),
     ],
     ids=[
-        "one fma", "one fma, of the other sign", "of a named rounding", "of a quotient with two uses", "of a replaced divisor",
+        "one fma", "one fma, of the other sign", "of a named rounding", "of a quotient with two uses",
+        "two sums", "two sums, one of a named rounding", "twice in one sum", "beside one that only their sum reads",
+        "beside one that two sums read", "of a replaced divisor",
         "of a replaced quotient",
         "over a barrier", "over a guarded load", "over a guarded move", "under a guard", "over a branch",
     ],
