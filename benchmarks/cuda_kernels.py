@@ -62,9 +62,9 @@ def _blocks(count: int, size: int) -> int:
 TILED = {
     "4_kernel_1D_blocktiling.cuh": ("sgemm1DBlocktiling<64, 64, 8, 8>", 64, 64, 8, 512),
     "5_kernel_2D_blocktiling.cuh": ("sgemm2DBlocktiling<64, 64, 8, 8, 8>", 64, 64, 8, 64),
-    "6_kernel_vectorize.cuh": ("sgemmVectorize<64, 64, 8, 8, 8>", 64, 64, 8, 64),
-    "7_kernel_resolve_bank_conflicts.cuh": ("sgemmResolveBankConflicts<64, 64, 8, 8, 8>", 64, 64, 8, 64),
-    "8_kernel_bank_extra_col.cuh": ("sgemmResolveBankExtraCol<64, 64, 8, 8, 8>", 64, 64, 8, 64),
+    "6_kernel_vectorize.cuh": ("sgemmVectorize<128, 128, 8, 8, 8>", 128, 128, 8, 256),  # 64 threads load half of a tile of 64
+    "7_kernel_resolve_bank_conflicts.cuh": ("sgemmResolveBankConflicts<128, 128, 8, 8, 8>", 128, 128, 8, 256),
+    "8_kernel_bank_extra_col.cuh": ("sgemmResolveBankExtraCol<128, 128, 8, 8, 8>", 128, 128, 8, 256),
     "9_kernel_autotuned.cuh": ("sgemmAutotuned<128, 128, 16, 8, 8>", 128, 128, 16, 256),
     "10_kernel_warptiling.cuh": ("sgemmWarptiling<128, 128, 16, 64, 64, 4, 8, 4, 128>", 128, 128, 16, 128),
     "11_kernel_double_buffering.cuh": ("sgemmDoubleBuffering<128, 256, 16, 128, 32, 1, 8, 8, 256>", 128, 256, 16, 256),
@@ -76,16 +76,21 @@ def _sgemm(xp: Any, a: Any, b: Any, c: Any, alpha: float, beta: float) -> Any:
     return alpha * (a @ b) + beta * c
 
 
+def _launch_sgemm(draw: Any, file: str, name: str, sizes: tuple[int, int, int], grid: Any, block: Any) -> Any:
+    m, n, k = sizes
+    alpha, beta = draw.scalar(-2.0, 2.0, name="alpha"), draw.scalar(-2.0, 2.0, name="beta")
+    a, b, c = draw.tensor("fp32", (m, k)), draw.tensor("fp32", (k, n)), draw.tensor("fp32", (m, n))
+    out = c.clone()
+    options = ("-DWARPSIZE=32",) if file.startswith(("11", "12")) else ()  # of the header before theirs
+    _kernel(f"SGEMM_CUDA/src/kernels/{file}", name, 0, *options)[grid, block](m, n, k, alpha, a, b, beta, out)
+    return out
+
+
 def _tiled(file: str, name: str, rows: int, columns: int, depth: int, threads: int) -> None:
     @_judged(f"sgemm_{int(file.partition('_')[0]):02}", _sgemm)
     def test(draw: Any) -> Any:
         m, n, k = draw.size(1, 2) * rows, columns, draw.size(1, 2) * depth
-        alpha, beta = draw.scalar(-2.0, 2.0, name="alpha"), draw.scalar(-2.0, 2.0, name="beta")
-        a, b, c = draw.tensor("fp32", (m, k)), draw.tensor("fp32", (k, n)), draw.tensor("fp32", (m, n))
-        out = c.clone()
-        kernel = _kernel(f"SGEMM_CUDA/src/kernels/{file}", name)
-        kernel[(n // columns, m // rows), threads](m, n, k, alpha, a, b, beta, out)
-        return out
+        return _launch_sgemm(draw, file, name, (m, n, k), (n // columns, m // rows), threads)
 
 
 for _file, _row in TILED.items():
@@ -98,11 +103,7 @@ def _simple_sgemm(number: int, file: str, name: str, block: Any) -> None:
         m, n, k = draw.size(1, 70), draw.size(1, 70), draw.size(1, 40)
         if number == 3:  # whole tiles
             m, n, k = 32 * _blocks(m, 32), 32 * _blocks(n, 32), 32 * _blocks(k, 32)
-        alpha, beta = draw.scalar(-2.0, 2.0, name="alpha"), draw.scalar(-2.0, 2.0, name="beta")
-        a, b, c = draw.tensor("fp32", (m, k)), draw.tensor("fp32", (k, n)), draw.tensor("fp32", (m, n))
-        out = c.clone()
-        _kernel(f"SGEMM_CUDA/src/kernels/{file}", name)[(_blocks(m, 32), _blocks(n, 32)), block](m, n, k, alpha, a, b, beta, out)
-        return out
+        return _launch_sgemm(draw, file, name, (m, n, k), (_blocks(m, 32), _blocks(n, 32)), block)
 
 
 _simple_sgemm(1, "1_naive.cuh", "sgemm_naive", (32, 32))
@@ -148,10 +149,12 @@ def _softmax(xp: Any, x: Any) -> Any:
     return e / xp.sum(e, axis=-1, keepdims=True)
 
 
-def _softmax_of_rows(name: str, kernel: str, rows_of_block: int, block: int, shared_bytes: int = 0) -> None:
+def _softmax_of_rows(name: str, kernel: str, rows_of_block: int, block: int, shared_bytes: int = 0, least: int = 1) -> None:
+    """`least`: columns that a row must have, one for each of its threads."""
+
     @_judged(name, _softmax)
     def test(draw: Any) -> Any:
-        n, c = draw.size(1, 9), draw.size(1, 150)
+        n, c = draw.size(1, 9), draw.size(least, least + 150)
         x = draw.tensor("fp32", (n, c))
         out = _empty(x)
         _llm("softmax_forward", kernel, shared_bytes)[_blocks(n, rows_of_block), block](out, x, n, c)
@@ -162,10 +165,10 @@ _softmax_of_rows("llm_softmax_1", "softmax_forward_kernel1", 64, 64)
 _softmax_of_rows("llm_softmax_2", "softmax_forward_kernel2", 1, 64, 256)
 _softmax_of_rows("llm_softmax_3", "softmax_forward_kernel3", 1, 32, 128)
 _softmax_of_rows("llm_softmax_4", "softmax_forward_kernel4", 1, 128, 16)
-_softmax_of_rows("llm_softmax_7", "softmax_forward_kernel7", 1, 128, 32)
+_softmax_of_rows("llm_softmax_7", "softmax_forward_kernel7", 1, 128, 32, 128)
 _softmax_of_rows("llm_softmax_online_1", "softmax_forward_online_kernel1", 64, 64)
-_softmax_of_rows("llm_softmax_online_2", "softmax_forward_online_kernel2", 4, 128)
-_softmax_of_rows("llm_softmax_online_8", "softmax_forward_online_kernel8", 4, 128)
+_softmax_of_rows("llm_softmax_online_2", "softmax_forward_online_kernel2", 4, 128, 0, 32)
+_softmax_of_rows("llm_softmax_online_8", "softmax_forward_online_kernel8", 4, 128, 0, 128)
 
 
 def _layer_norm(xp: Any, x: Any, w: Any, b: Any) -> Any:
@@ -193,7 +196,7 @@ _layer_norm_of_rows("llm_layer_norm_6", "layernorm_forward_kernel6", 4, (32, 4),
 
 @_judged("llm_layer_norm_2", _layer_norm)
 def _three_kernels(draw: Any) -> Any:
-    n, c = draw.size(1, 9), draw.size(1, 100)
+    n, c = 8 * draw.size(1, 2), 32 * draw.size(1, 3)  # whole blocks
     x, w, b = draw.tensor("fp32", (n, c)), draw.tensor("fp32", (c,)), draw.tensor("fp32", (c,))
     out, mean, rstd = _empty(x), _empty(x, n), _empty(x, n)
     _llm("layernorm_forward", "mean_kernel", 256)[n, 64](mean, x, n, c, 64)
@@ -280,13 +283,22 @@ def _bias_gradient(draw: Any) -> Any:
 INTRODUCTION, TECHNIQUES = "cuda-samples/Samples/0_Introduction", "cuda-samples/Samples/2_Concepts_and_Techniques"
 
 
-@_judged("samples_vector_add", lambda xp, a, b: a + b)
-def _vector_add(draw: Any) -> Any:
-    n = draw.size(1, 300)
-    a, b = draw.tensor("fp32", (n,)), draw.tensor("fp32", (n,))
-    out = _empty(a)
-    _kernel(f"{INTRODUCTION}/vectorAdd/vectorAdd.cu", "vectorAdd")[_blocks(n, 128), 128](a, b, out, n)
-    return out
+def _sum_of_vectors(name: str, file: str, kernel: str, block: int, vector: int = 0) -> None:
+    """`vector`: elements of a thread, where the kernel takes whole blocks and no length."""
+
+    @_judged(name, lambda xp, a, b: a + b)
+    def test(draw: Any) -> Any:
+        n = block * vector * draw.size(1, 3) if vector else draw.size(1, 300)
+        a, b = draw.tensor("fp32", (n,)), draw.tensor("fp32", (n,))
+        out = _empty(a)
+        _kernel(file, kernel)[_blocks(n, block * (vector or 1)), block](a, b, out, *(() if vector else (n,)))
+        return out
+
+
+_sum_of_vectors("samples_vector_add", f"{INTRODUCTION}/vectorAdd/vectorAdd.cu", "vectorAdd", 128)
+_sum_of_vectors("lectures_vector_add", "lectures/lecture_002/vector_addition/vector_addition.cu", "vecAddKernel", 64)
+for _name, _vector in (("add", 1), ("vec2_add", 2), ("vec4_add", 4)):
+    _sum_of_vectors(f"how_to_{_name}", "How_to_optimize_in_GPU/elementwise/elementwise_add.cu", _name, 256, _vector)
 
 
 def _samples_matmul(name: str, file: str, kernel: str, block: int) -> None:
@@ -336,13 +348,16 @@ _convolution("samples_convolution_columns", "convolutionColumnsKernel", 0)
 
 
 def _boxes(xp: Any, x: Any, radius: int) -> Any:
+    """Each window from the one before it, as the kernel sums."""
     size = x.shape[1]
-    left, right = x[:, :1], x[:, size - 1 :]
-    padded = xp.concat([left] * radius + [x] + [right] * radius, axis=1)
-    total = padded[:, :size]
-    for offset in range(1, 2 * radius + 1):
-        total = total + padded[:, offset : offset + size]
-    return total / (2 * radius + 1)
+    columns = [x[:, min(max(at, 0), size - 1)] for at in range(-radius - 1, size + radius)]
+    total = columns[0] * radius
+    for column in columns[radius + 1 : 2 * radius + 2]:
+        total = total + column
+    sums = [total]
+    for left, right in zip(columns[1:size], columns[2 * radius + 2 :], strict=True):
+        sums.append(sums[-1] + right - left)
+    return xp.stack(sums, axis=1) / (2 * radius + 1)
 
 
 @_judged("samples_box_filter_rows", _boxes)
@@ -365,15 +380,6 @@ def _merge_sort(draw: Any) -> Any:
 
 
 # -- gpu-mode's lectures ------------------------------------------------------------------------------------------------------
-@_judged("lectures_vector_add", lambda xp, a, b: a + b)
-def _lectures_add(draw: Any) -> Any:
-    n = draw.size(1, 300)
-    a, b = draw.tensor("fp32", (n,)), draw.tensor("fp32", (n,))
-    out = _empty(a)
-    _kernel("lectures/lecture_002/vector_addition/vector_addition.cu", "vecAddKernel")[_blocks(n, 64), 64](a, b, out, n)
-    return out
-
-
 def _lectures_matmul(name: str, kernel: str) -> None:
     @_judged(name, lambda xp, a, b: a @ b)
     def test(draw: Any) -> Any:
@@ -449,21 +455,6 @@ _reduction(2, "reduce_v2_no_bank_conflict.cu", "reduce2", 256)
 _reduction(3, "reduce_v3_add_during_load.cu", "reduce3", 512)
 _reduction(4, "reduce_v4_unroll_last_warp.cu", "reduce4", 512)
 _reduction(5, "reduce_v5_completely_unroll.cu", "reduce5<256>", 512)
-
-
-def _elementwise_add(name: str, kernel: str, vector: int) -> None:
-    @_judged(name, lambda xp, a, b: a + b)
-    def test(draw: Any) -> Any:
-        n = 256 * vector * draw.size(1, 3)
-        a, b = draw.tensor("fp32", (n,)), draw.tensor("fp32", (n,))
-        out = _empty(a)
-        _kernel("How_to_optimize_in_GPU/elementwise/elementwise_add.cu", kernel)[n // 256 // vector, 256](a, b, out)
-        return out
-
-
-_elementwise_add("how_to_add", "add", 1)
-_elementwise_add("how_to_vec2_add", "vec2_add", 2)
-_elementwise_add("how_to_vec4_add", "vec4_add", 4)
 
 
 def _sgemv(name: str, file: str, kernel: str, k: int, rows_of_block: int) -> None:

@@ -101,7 +101,7 @@ def _mangled_name(path: Path, text: str, name: str) -> str:
     if name in entries:
         return name
     demangled = dict(zip(entries, _demangle(entries), strict=True))
-    wanted = name.replace(" ", "")
+    wanted = _plain_name(name)
     matches = [entry for entry, written in demangled.items() if wanted in _spellings(written)]
     if len(matches) != 1:
         there = ", ".join(sorted(set(demangled.values()))) or "none"
@@ -109,9 +109,15 @@ def _mangled_name(path: Path, text: str, name: str) -> str:
     return matches[0]
 
 
+def _plain_name(name: str) -> str:
+    """Without spaces, casts and suffixes of numbers: "f<(int)4>" and "f<4u>" are "f<4>"."""
+    name = re.sub(r"\((?:unsigned )?(?:int|long|bool|char|short)\)(?=-?\w)", "", name).replace(" ", "")
+    return re.sub(r"(?<=[<,])(-?\d+)[uUlL]+\b", r"\1", name)
+
+
 def _spellings(demangled: str) -> set[str]:
     """What "void space::f<(int)4, float>(int)" may be called: with and without namespaces, template arguments and parameters."""
-    text = re.sub(r"\((?:unsigned )?(?:int|long|bool|char|short)\)(?=-?\w)", "", demangled.removeprefix("void ")).replace(" ", "")
+    text = _plain_name(demangled.removeprefix("void "))
     head = re.match(r"((?:\w+::)*)(\w+)(<.*>)?\(", text)
     if head is None:
         return {text}

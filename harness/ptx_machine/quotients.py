@@ -28,21 +28,21 @@ def contract_quotients(blocks: Sequence[Block]) -> None:
     sum it takes the one that no other sum reads, or else the first."""
     uses = Counter(name for block in blocks for step in block.steps for name in step.reads if isinstance(name, str))
     labelled = {block.target for block in blocks} | {number + 1 for number, block in enumerate(blocks) if block.branch}
-    known: dict[str, _Quotient] = {}  # by the register that holds it here
-    found: dict[int, _Quotient] = {}  # in the order in which sums read them
+    open_quotients: dict[str, _Quotient] = {}  # by the register that holds it here
+    read_quotients: dict[int, _Quotient] = {}  # in the order in which sums read them
     for number, block in enumerate(blocks):
-        known = {} if number in labelled else known
+        open_quotients = {} if number in labelled else open_quotients
         for step in block.steps:
             if step.statement.opcode in ("add.f32", "sub.f32"):
-                for quotient in (known[name] for name in step.reads if isinstance(name, str) and name in known):
+                for quotient in (open_quotients[name] for name in step.reads if isinstance(name, str) and name in open_quotients):
                     quotient.sums.append(step)
-                    found.setdefault(id(quotient), quotient)
+                    read_quotients.setdefault(id(quotient), quotient)
             elif step.guard and step.statement.opcode.startswith(ACCESSES):
-                known = {}
-            known = {name: quotient for name, quotient in known.items() if name not in step.writes}
+                open_quotients = {}
+            open_quotients = {name: quotient for name, quotient in open_quotients.items() if name not in step.writes}
             if step.statement.opcode == "div.full.f32" and not step.guard and all(isinstance(name, str) for name in step.reads):
-                known[step.writes[0]] = _Quotient(block, step)
-    for quotient in sorted(found.values(), key=lambda each: len(each.sums) > 1):
+                open_quotients[step.writes[0]] = _Quotient(block, step)
+    for quotient in sorted(read_quotients.values(), key=lambda each: len(each.sums) > 1):
         name = quotient.step.writes[0]
         steps = {id(each) for each in quotient.sums if len(each.reads) == 2}  # and not an fma by now
         if len(quotient.sums) == len(steps) == uses[name]:

@@ -1,4 +1,4 @@
-template <int WARPS, bool SYNCS> __global__ void sums(float *y, const float *x) {
+template <unsigned WARPS, bool SYNCS> __global__ void sums(float *y, const float *x) {
     __shared__ float part[32 * WARPS];
     int t = threadIdx.x;
     part[t] = x[blockIdx.x * 32 * WARPS + t];

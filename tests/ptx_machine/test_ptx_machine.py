@@ -455,11 +455,6 @@ def test_a_comparison_joins_a_predicate_and_may_drop_a_result(join: str, places:
         assert words.tolist() == expected.tolist()
 
 
-def test_a_comparison_into_three_predicates_is_refused() -> None:
-    with pytest.raises(EmulatedFault, match=r"not modelled: line .*setp\.lt\.u32"):
-        launch(kernel("    setp.lt.u32 %p1|%p2|%p3, %r0, 9;"))
-
-
 def test_programs_that_write_one_word_race() -> None:
     text = kernel("    st.global.b32 [%rd10], %r1;", "u64")
     launch(text, torch.zeros(1, dtype=torch.int32), block=1)
