@@ -55,18 +55,12 @@ CLAIMS = {
     "refusals": "operands that do not belong together, which must be refused",
 }
 """What a user's launcher may say that it takes besides contiguous fp16 operands."""
+_TUTORIAL_SIZES = (
+    (128, 256, 32), (128, 16, 32), (32, 128, 64), (128, 128, 64), (64, 128, 128), (64, 64, 32), (32, 32, 128), (512, 512, 512),
+    (1024, 1024, 1024),
+)  # fmt: skip
 TUTORIAL: dict[str, Any] = {
-    "m, n, k": (
-        (128, 256, 32),
-        (128, 16, 32),
-        (32, 128, 64),
-        (128, 128, 64),
-        (64, 128, 128),
-        (64, 64, 32),
-        (32, 32, 128),
-        (512, 512, 512),
-        (1024, 1024, 1024),
-    ),
+    "m, n, k": _TUTORIAL_SIZES,
     "dtype, out": (("int8", "int8"), ("fp16", "fp16"), ("bf16", "bf16"), ("fp16", "fp32"), ("fp32", "fp32")),
 }
 """Of the tutorial's own test: sizes, and types of operands and result."""

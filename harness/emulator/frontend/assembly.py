@@ -190,20 +190,8 @@ _STATEMENT = re.compile(r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*);$")
 _LOCATION = re.compile(r"\.loc\s+\d+ (\d+) ")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
 _OPCODES_WITHOUT_RESULT = (
-    "st.",
-    "bra",
-    "ret",
-    "red.",
-    "bar",
-    "cp.",
-    "fence",
-    "mbarrier",
-    "wgmma",
-    "tcgen05",
-    "trap",
-    "brkpt",
-    "exit",
-)
+    "st.", "bra", "ret", "red.", "bar", "cp.", "fence", "mbarrier", "wgmma", "tcgen05", "trap", "brkpt", "exit",
+)  # fmt: skip
 
 
 def placed_lines(text: str) -> Iterator[tuple[int, str]]:

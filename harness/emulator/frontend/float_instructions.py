@@ -14,6 +14,7 @@ FUSED_MULTIPLY_ADD = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
 """A fused multiply-add of machine code; with RZ or one in it, it is a move, a product or a sum that ptxas writes so."""
 PLAIN_ADDITION = re.compile(r"U?[FHD]ADD")
 _ONE_WORDS = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
+_PLUS_ONE_WORDS = {0x3F80, 0x3F803F80}
 _MINUS_ZERO = {0x8000, 0x80008000}
 
 
@@ -163,6 +164,17 @@ def multiplies(instruction: Instruction, defined: Definitions) -> bool:
     return instruction.opcode.startswith("mul.") or (
         instruction.opcode.startswith("fma.rn.bf16") and _holds_immediate(instruction.reads[2], _MINUS_ZERO, defined)
     )
+
+
+def kind_and_reads(instruction: Instruction, definitions: Definitions) -> tuple[str, tuple[str, ...]]:
+    """What `instruction` computes, and of what: see `multiplies` and `adds`."""
+    kind, reads = instruction.opcode.partition(".")[0], instruction.reads
+    if kind == "fma" and multiplies(instruction, definitions):
+        return "mul", reads[:2]
+    for i, name in enumerate(reads[:2] if instruction.opcode.startswith("fma.rn.bf16") else ()):
+        if _holds_immediate(name, _PLUS_ONE_WORDS, definitions):
+            return "add", reads[:i] + reads[i + 1 :]
+    return kind, reads
 
 
 def _holds_immediate(name: str, values: set[int], definitions: Definitions) -> bool:

@@ -215,7 +215,8 @@ def _marked_outcomes(
         if fuses(instruction, code):
             added = {code.marks[id(one)] for one in origins(instruction.reads[2:], code.definitions)}
             beside = [side for side in sides if added <= addition.products[1 - side] and not added & addition.products[side]]
-            side = sides[0] if len(sides) == 1 else beside[0] if len(beside) == 1 and added else -1
+            is_told = len(beside) == 1 and added and not program.is_packed  # products are packed under one mark too
+            side = sides[0] if len(sides) == 1 else beside[0] if is_told else -1
         outcomes.append(_Outcome(side, place, is_reached(instruction, code)))
     return outcomes
 

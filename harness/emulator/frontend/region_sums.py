@@ -109,7 +109,10 @@ def region_sums(program: MarkedProgram, op: Operation) -> RegionSums:
         for line, addition in combination.sums.items():
             sides_here = [_side(body[line], addition, *instruction, program) for instruction in by_mark.get(addition.mark, ())]
             if program.is_packed or not sides_here or any(isinstance(side, str) for side in sides_here):
-                sides_here = _numbered_sides(body[line], addition, program) or sides_here
+                marked_sides: list[Side] = (
+                    ["packs it"] if program.is_packed and any(n in sides_here for n in (0, 1)) else sides_here
+                )
+                sides_here = _numbered_sides(body[line], addition, program) or marked_sides
             sides_here = [None] if dialect.is_foreseen(addition.names) else sides_here
             sides_by_pair[combination.pair][body[line].line].append((combination, sides_here))
     own_marks = {addition.mark for combination in combinations for addition in combination.sums.values()}

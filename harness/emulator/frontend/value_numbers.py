@@ -22,7 +22,7 @@ from zlib import crc32
 import numpy as np
 
 from bitverdict.harness.emulator.frontend.assembly import Instruction
-from bitverdict.harness.emulator.frontend.float_instructions import form_of
+from bitverdict.harness.emulator.frontend.float_instructions import form_of, kind_and_reads
 from bitverdict.harness.emulator.frontend.fold_code import FoldCode
 from bitverdict.harness.emulator.frontend.fold_dialect import EMPTY_PATH, SHARED, FoldDialect, Source
 
@@ -284,7 +284,8 @@ def of_code(code: FoldCode) -> ValueNumbers:
             ]
             return "function", _choice_places([(read, half, None) for read in maker.reads[:2]], *compared[:1])
         if form_of(maker.opcode) and (kind in _PLACES or kind in ("max", "min")):
-            return kind, [(read, half if is_packed else None, None) for read in maker.reads]
+            kind, reads = kind_and_reads(maker, code.definitions)
+            return kind, [(read, half if is_packed else None, None) for read in reads]
         sources, places = code.step(maker, name, half)
         if sources:
             return "leaf", _leaf(sources)
@@ -344,7 +345,7 @@ def numbered_sums(code: FoldCode, sums: Iterable[tuple[int, Instruction, bool]])
     values.number((read, half, None) for _, instruction, half, _ in half_sums for read in instruction.reads)
     sums_by_number = defaultdict[int, list[NumberedSum]](list)
     for place, instruction, half, is_fused in half_sums:
-        numbers = [values.numbers[read, half, None] for read in instruction.reads]
+        numbers = [values.numbers[read, half, None] for read in kind_and_reads(instruction, code.definitions)[1]]
         if len(numbers) == 3:
             numbers = [product_number(numbers[0], numbers[1]), numbers[2]]
         elif instruction.opcode.startswith("sub."):

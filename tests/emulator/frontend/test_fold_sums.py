@@ -56,6 +56,7 @@ PROBES = (
     Launch("scan, swapped", 8, 256, BF16, 1),  # of two halves, their signs changed together
     Launch("sum of rows", 2, 64, F16, 1),  # of two shuffles, put together by prmt
     Launch("sum of rows", 8, 64, BF16, 4),
+    Launch("sum of columns", 16, 16, BF16, 1, "sm_80"),  # of bf16 a sum and a product are multiply-adds; both stand under one mark
     Launch("variance of squares", 1, 64, F32, 1),  # two sums without a line, one of which takes in a product
     Launch("variance of squares", 16, 16, F32, 1, "sm_80"),
     Launch("variance of squares, kept", 4, 32, F32, 1, "sm_100"),  # of two products the mean's square is taken in
