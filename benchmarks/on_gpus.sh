@@ -11,12 +11,14 @@ cd "$(dirname "$0")/.."
 mkdir -p "$out"
 python=${PYTHON:-python3}
 export PYTHONUNBUFFERED=1 TRITON_DEFAULT_FP_FUSION=1 BITVERDICT_STATE="${BITVERDICT_STATE:-$(mktemp -d)}"
+machine() { nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | sed 's/$/,/' && date -u '+%Y-%m-%d %H:%M UTC'; }
 for part in "$@"; do
     echo "== $part ($SECONDS s)"
     case $part in
     throughput) timeout 240 "$python" -m benchmarks.throughput --out "$out" 2>&1 | cut -c1-240 ;;
     large) timeout 280 "$python" -m bitverdict large --target cuda:0 --json "$out/large.jsonl" 2>&1 | cut -c1-240 ;;
     time)
+        machine >"$out/judged.txt"
         for round in cold warm; do # the second finds everything compiled
             timeout 150 "$python" -m bitverdict selftest --target cuda:0 --profile quick ${JOBS:+--jobs "$JOBS"} --json /tmp/judged.jsonl 2>&1 |
                 tail -40 | cut -c1-240
@@ -24,7 +26,7 @@ for part in "$@"; do
         done
         ;;
     hopper)
-        { nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | sed 's/$/,/' && date -u '+%Y-%m-%d %H:%M UTC'; } >"$out/hopper.log"
+        machine >"$out/hopper.log"
         timeout 240 "$python" -m pytest -n auto --dist worksteal tests/kernel_contracts/test_contracts.py tests/kernel_contracts/test_large.py \
             --bv-profile quick --bv-shards 16 --bv-target cuda:sm_90 2>/dev/null >>"$out/hopper.log"
         ;;

@@ -140,7 +140,7 @@ def page(place: Path) -> str:
         *proton_section(place / "proton.log"),
         *whole_section([lines(file) for file in sorted(place.glob("whole*.json"))], lines(place / "large_whole.json")),
         *large_section(lines(place / "large.jsonl")),
-        *time_section({name: lines(place / f"judged_{name}.jsonl") for name in JUDGED}),
+        *time_section({name: lines(place / f"judged_{name}.jsonl") for name in JUDGED}, place / "judged.txt"),
         *hopper_section(place / "hopper.log"),
         *two_section([read(place / f"{name}.json") for name in TWO_GPUS]),
         *sanitizer_section(suite_rows(place)),
@@ -424,12 +424,13 @@ def large_section(rows: list[dict]) -> list[str]:
     return [*made, *missing, ""]
 
 
-def time_section(runs: dict[str, list[dict]]) -> list[str]:
+def time_section(runs: dict[str, list[dict]], machine: Path) -> list[str]:
     """Seconds by bucket of a run that compiles everything and of one that finds it compiled."""
     made = ["## Where the time goes when judging on a GPU", ""]
     runs = {name: run for name, run in runs.items() if len(run) == 2 and run[1].get("event") == "summary"}
     if not runs:
         return [*made, "Not run. `bitverdict selftest --target cuda:0 --json FILE`", ""]
+    made += [f"{' '.join(machine.read_text().split())}.", ""] if machine.is_file() else []
     names = sorted({name for run in runs.values() for name in run[1]["seconds"] if name not in ("total", "processor")})
     table = []
     for name, (first, last) in runs.items():
