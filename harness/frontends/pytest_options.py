@@ -243,6 +243,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     """Before xdist counts its workers, which the plugin has a say in, and before a conftest.py asks whether there is a GPU."""
     for option in dict.fromkeys(word.partition("=")[0] for word in args if word.startswith("--harness-")):
         print(f"note: {option} is read as {option.replace('harness', 'bv', 1)}, its newer name", file=sys.stderr)
+    # pytest would parse each module of this package anew, to rewrite its asserts: seconds, where it cannot store what it made
+    getattr(early_config.pluginmanager.rewrite_hook, "_must_rewrite", set()).discard("bitverdict")
     if targets := early_config.known_args_namespace.emulate:
         os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
         _check_release()

@@ -137,6 +137,17 @@ def test_the_plugin_does_nothing_until_it_is_asked(tmp_path: Path) -> None:
     assert done.returncode == 0 and "loaded [] plugin False" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.share(4)
+def test_pytest_rewrites_no_module_of_the_package(tmp_path: Path) -> None:
+    """Of an installed plugin it would: each module is parsed then, in every run where no bytecode can be written."""
+    (name,) = PROJECT["project"]["entry-points"]["pytest11"].values()
+    text = "from bitverdict.harness.emulator import device\n\ndef test_it():\n    print('loaded by', type(device.__loader__))\n"
+    (tmp_path / "test_it.py").write_text(text)
+    plugins = ["-p", "no:hypothesispytest", "-p", "bitverdict", "-p", name]  # by its name pytest marks it as an installed one
+    done = python("-m", "pytest", "-q", "-s", *plugins, "--emulate", cwd=tmp_path)
+    assert done.returncode == 0 and "SourceFileLoader" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("asked", ["--bitverdict", "bitverdict=true"])
 @pytest.mark.share(4)
 def test_the_plugin_is_there_when_it_is_asked(asked: str, tmp_path: Path) -> None:
