@@ -11,13 +11,11 @@ any format with at least two significand bits less decides as it would on the ex
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 SIGNIFICAND = 53
-Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -36,15 +34,7 @@ def exact_gemm(a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> Exa
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or (c is not None and c.shape != (a.shape[0], b.shape[1])):
         raise ValueError(f"a (M, K), b (K, N), c (M, N) do not meet: {a.shape}, {b.shape}, {None if c is None else c.shape}")
     c = np.zeros((a.shape[0], b.shape[1])) if c is None else c  # (M, N)
-    return _exact(a, b, c, np.matmul, _matrix_specials)
-
-
-def exact_elements(a_rows: np.ndarray, b_columns: np.ndarray, c: np.ndarray | None = None) -> Exact:
-    """Chosen elements only: `a_rows`, `b_columns` (P, K) pairwise, `c` (P,) or None."""
-    if a_rows.ndim != 2 or a_rows.shape != b_columns.shape or (c is not None and c.shape != a_rows.shape[:1]):
-        raise ValueError(f"a_rows and b_columns pair up, both (P, K): {a_rows.shape}, {b_columns.shape}")
-    c = np.zeros(a_rows.shape[:1]) if c is None else c  # (P,)
-    return _exact(a_rows, b_columns, c, _pairwise, _pairwise)
+    return _exact(a, b, c)
 
 
 def scale_values(values: np.ndarray, scales: np.ndarray, scale_block: int) -> np.ndarray:
@@ -58,11 +48,6 @@ def scale_values(values: np.ndarray, scales: np.ndarray, scale_block: int) -> np
     return result
 
 
-def _pairwise(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    result: np.ndarray = np.einsum("pk,pk->p", left, right)
-    return result
-
-
 def _matrix_specials(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """`left @ right` where only rows and columns with NaN or infinities matter; no BLAS, which may skip zeros."""
     total = np.zeros((left.shape[0], right.shape[1]))  # (M, N)
@@ -73,24 +58,24 @@ def _matrix_specials(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return total
 
 
-def _exact(a: np.ndarray, b: np.ndarray, c: np.ndarray, multiply: Multiply, multiply_specials: Multiply) -> Exact:
+def _exact(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Exact:
     finite = [np.isfinite(operand) for operand in (a, b, c)]
     special = None
     if not all(operand.all() for operand in finite):
         signs = [np.where(is_finite, np.sign(operand), operand) for is_finite, operand in zip(finite, (a, b, c), strict=True)]
         with np.errstate(invalid="ignore"):
-            found = multiply_specials(signs[0], signs[1])  # (...)
+            found = _matrix_specials(signs[0], signs[1])  # (...)
             special = np.where(np.isfinite(found), 0.0, found) + np.where(finite[2], 0.0, c)  # (...)
         a, b, c = (np.where(is_finite, operand, 0.0) for is_finite, operand in zip(finite, (a, b, c), strict=True))
     k = a.shape[1]
-    magnitude = (multiply(np.abs(a), np.abs(b)) + np.abs(c)) * (1 + (k + 2) * 2.0**-52)  # (...) k + 1 roundings, made up for
+    magnitude = (np.abs(a) @ np.abs(b) + np.abs(c)) * (1 + (k + 2) * 2.0**-52)  # (...) k + 1 roundings, made up for
     low = min(_lowest_bit(a) + _lowest_bit(b), _lowest_bit(c))
     if not np.isfinite(magnitude).all() or low < -1022:
         raise ValueError("products leave float64's range: these operands need a wider exponent than any format here has")
     if not magnitude.any() or float(magnitude.max()) < 2.0 ** min(low + SIGNIFICAND, 1023):
-        value = multiply(a, b) + c + 0.0  # (...)
+        value = a @ b + c + 0.0  # (...)
     else:
-        value = _carry_digits(_digits(a, b, multiply), c, low)
+        value = _carry_digits(_digits(a, b), c, low)
     if special is not None:
         value = value + special  # (...)
         magnitude = np.where(np.isfinite(value), magnitude, np.nan)  # (...)
@@ -117,7 +102,7 @@ class _Digits:
     width: int
 
 
-def _digits(a: np.ndarray, b: np.ndarray, multiply: Multiply) -> _Digits:
+def _digits(a: np.ndarray, b: np.ndarray) -> _Digits:
     """A B as digits: slice i of A times slice j of B belongs to digit i + j."""
     lows, spans = zip(*(_extent(operand) for operand in (a, b)), strict=True)
     k = max(a.shape[1], 1)
@@ -130,7 +115,7 @@ def _digits(a: np.ndarray, b: np.ndarray, multiply: Multiply) -> _Digits:
     for i, left in enumerate(slices[0]):
         for j, right in enumerate(slices[1]):
             if left is not None and right is not None:
-                sums[i + j] = sums[i + j] + multiply(left, right)
+                sums[i + j] = sums[i + j] + left @ right
     return _Digits(sums, lows[0] + lows[1], width)
 
 

@@ -35,7 +35,7 @@ _PRECISIONS = {"f32": (23, -126), "f64": (52, -1022), "f16": (10, -14), "bf16": 
 class WordDistance:
     """Of the words that launches of `kernel` left in the tensor of a parameter: the worst, its element in the tensor, the line that
     stored it; how many words have a real value, and of how many none is known. `error_line` adds most to the error of the worst,
-    `error_share` of it; empty where no line was found, or the launch computes more than `MOST_ELEMENTS` for it."""
+    `error_share` of it; where none was looked for or found, `no_error_line` says why."""
 
     kernel: str
     tensor: str
@@ -47,11 +47,13 @@ class WordDistance:
     unknown_words: int
     error_line: str = ""
     error_share: float = 0.0
+    no_error_line: str = ""
 
     def sentence(self) -> str:
         """As a person reads it."""
         unknown = f", {self.unknown_words:,} more are not known" if self.unknown_words else ""
-        added = f"; {self.error_share:.0%} of it is added by {line_text(self.error_line)}" if self.error_line else ""
+        added = f"; which line adds most is not known: {self.no_error_line}" if self.no_error_line else ""
+        added = f"; {self.error_share:.0%} of it is added by {line_text(self.error_line)}" if self.error_line else added
         return (
             f"{self.kernel}, {self.tensor}: {self.units:.3g} ulp, relative {self.relative:.2g}, at {list(self.element)} "
             f"({source_line(*self.location.rsplit(':', 1))}), the worst of {self.words:,} words{unknown}{added}"
@@ -97,8 +99,9 @@ class WordDistances(DeviceProbe):
                 if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel()
             }
             worse = {name: tensor for name, tensor in tensors.items() if self._compare(run.launch.name, name, tensor)}
-            if worse and run.launch.elements * MOST_LINES <= MOST_ELEMENTS:
-                self._find_error_lines(run, worse)
+            why_not = self._find_error_lines(run, worse) if worse else ""
+            for name in worse if why_not else ():
+                self.worst[run.launch.name, name] = replace(self.worst[run.launch.name, name], no_error_line=why_not)
         self._forget()
 
     def on_failure(self, error: BaseException) -> None:
@@ -109,8 +112,10 @@ class WordDistances(DeviceProbe):
         self.device.reals.is_lost = False
         self._lines, self._places, self._bytes_before = {}, [""], {}
 
-    def _find_error_lines(self, run: LaunchRun, worse: dict[str, torch.Tensor]) -> None:
-        """Which line adds most to the error of the worst word of each tensor, which this launch left."""
+    def _find_error_lines(self, run: LaunchRun, worse: dict[str, torch.Tensor]) -> str:
+        """Which line adds most to the error of the worst word of each tensor, which this launch left. Why none was found, or ""."""
+        if run.launch.elements * MOST_LINES > MOST_ELEMENTS:
+            return f"the launch computes {run.launch.elements:,} elements, and at most {MOST_ELEMENTS // MOST_LINES:,} are repeated"
         changed_regions = [region for region in run.regions if region.base in self._bytes_before]
         words_after = {region.base: region.raw.copy() for region in changed_regions}
         elements = {name: self.worst[run.launch.name, name].element for name in worse}
@@ -125,12 +130,14 @@ class WordDistances(DeviceProbe):
         try:
             exact = exact_values(probe)
             is_repeated = all(np.array_equal(region.raw, words_after[region.base]) for region in changed_regions)
-            if not is_repeated or len(probe.lines) > MOST_LINES:
-                return
+            if len(probe.lines) > MOST_LINES:
+                return f"{len(probe.lines)} lines round, and at most {MOST_LINES} are tried"
+            if not is_repeated:
+                return "executed again, the launch left other words"
             words = {name: float(value_of(*words_of(tensor))[elements[name]]) for name, tensor in worse.items()}
             by_line = {line: exact_values(LocalErrors(line)) for line in probe.lines}
-        except EmulatedFault:  # an edited program that cannot be executed; the launch itself came to its end
-            return
+        except EmulatedFault as fault:  # of an edited program; the launch itself came to its end
+            return f"executed again without its rounding, it ends in {fault.outcome}"
         finally:
             for region in changed_regions:
                 region.raw[:] = words_after[region.base]
@@ -142,6 +149,7 @@ class WordDistances(DeviceProbe):
             line, share = max(ranked_shares(probe, error, shares.__getitem__), key=lambda each: abs(each[1]))
             worst = self.worst[run.launch.name, name]
             self.worst[run.launch.name, name] = replace(worst, error_line=line, error_share=abs(share / error))
+        return ""
 
     def _compare(self, kernel: str, name: str, tensor: torch.Tensor) -> bool:
         """Whether `tensor` holds a word that is worse than all before it, which is kept then."""

@@ -113,6 +113,15 @@ def test_a_line_that_is_no_case_is_told_its_field(line: str, said: str) -> None:
         case_of(line, contract, contract.required(SM_90))
 
 
+@pytest.mark.parametrize(("line", "said"), [("sizes=1", "sizes=1: the body draws 2 more"), ("sizes=1,2", "the body draws 1 more")])
+def test_a_line_has_all_sizes_without_a_name_or_none(line: str, said: str) -> None:
+    contract = described(lambda draw: draw.tensor("fp32", (draw.size(1, 5), draw.size(1, 5), draw.size(1, 5))))
+    asked = contract.required(SM_90)
+    assert case_of("sizes=1,2,3", contract, asked) != case_of("tensor=fp32(1,1,1)", contract, asked)
+    with pytest.raises(UsageError, match=said):
+        case_of(line, contract, asked)
+
+
 def test_words_are_of_the_kind_that_was_drawn() -> None:
     contract = described(everything)
     for case in contract.required(SM_90):

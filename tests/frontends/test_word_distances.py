@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
+from bitverdict.harness.emulator import word_distances
 from bitverdict.harness.frontends.emulated_session import EmulatedSession, EmulationTally
 
 pytestmark = pytest.mark.compiles
@@ -82,3 +84,24 @@ def test_the_line_that_adds_most_is_not_the_one_that_stores() -> None:
     assert found["once"]["error_line"].endswith(f":{first + 7}") and found["once"]["units"] < 1
     text = " ".join(tally.lines(2, shows_advice=False))
     assert "of it is added by" in text and "rounded = mean.to(tl.float16).to(tl.float32)" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "said"),
+    [
+        ("MOST_ELEMENTS", 100, r"the launch computes [\d,]+ elements, and at most 4 are repeated"),
+        ("MOST_LINES", 1, r"\d lines round, and at most 1 are tried"),
+    ],
+)
+def test_a_line_that_was_not_looked_for_is_told_so(name: str, most: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_distances, name, most)
+    session, tally = EmulatedSession(["sm_90"], numerics=True), EmulationTally()
+    session.enter()
+    try:
+        y, once = torch.zeros(64, device="cuda"), torch.zeros(64, device="cuda")
+        scaled_by_a_rounded_mean[(1,)](torch.rand(64).cuda(), y, once, 64)
+        tally.add(session.take("here"))
+    finally:
+        session.close()
+    assert all(re.fullmatch(said, record["no_error_line"]) and not record["error_line"] for record in tally.numerics)
+    assert re.search(f"which line adds most is not known: {said}", " ".join(tally.lines(2, shows_advice=False)))

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bitverdict.reference.exact_gemm import exact_elements, exact_gemm, scale_values
+from bitverdict.reference.exact_gemm import exact_gemm, scale_values
 from bitverdict.reference.formats import BF16, E5M2, FP16, FP32, Format, Overflow, Rounding, decode, encode
 from tests.faults import reference_modules as corpus
 from tests.faults.mutants import Mutant, mutant_module
@@ -87,14 +87,6 @@ def test_an_overflow_is_left_to_the_format() -> None:
     assert encode(FP16, found.value, overflow=Overflow.SATURATE)[0, 0] == FP16.largest_code
 
 
-def test_elements_cost_only_themselves_and_agree() -> None:
-    for spread in SPREADS:
-        a, b, c = cases(spread)[0]
-        row, column = np.divmod(np.arange(20), 5)
-        some = exact_elements(a[row], b.T[column], c.ravel())
-        assert (some.value == exact_gemm(a, b, c).value.ravel()).all()
-
-
 def test_a_scaled_product_is_the_product_of_scaled_values() -> None:
     values = decode(FP16, encode(FP16, drawn((3, 40), 2, 5)))
     scales = 2.0 ** np.arange(-3, 3).reshape(3, 2)
@@ -123,5 +115,3 @@ def test_a_fast_path_taken_without_proof_is_seen(mutant: Mutant) -> None:
 def test_shapes_that_do_not_meet_are_refused() -> None:
     with pytest.raises(ValueError, match="do not meet"):
         exact_gemm(np.ones((2, 3)), np.ones((2, 3)))
-    with pytest.raises(ValueError, match="pair up"):
-        exact_elements(np.ones((2, 3)), np.ones((3, 3)))

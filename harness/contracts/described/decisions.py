@@ -136,12 +136,13 @@ class RecordedDraws:
 class ReportedDraws(Simplest):
     """The draws that a line of a report tells, (name, text) each in their order; what it leaves out is as simple as it can be."""
 
-    def __init__(self, told: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, report_fields: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        tensors = [(name, text) for name, text in told if _TENSOR.fullmatch(text)]
+        tensors = [(name, text) for name, text in report_fields if _TENSOR.fullmatch(text)]
         self.lies = [text.partition(":")[2] or CONTIGUOUS for _, text in tensors]
-        self.sizes = [size for name, text in told if name == SIZES for size in text.split(",")]
-        self.left = [(name, text) for name, text in told if name != SIZES and (name, text) not in tensors]
+        self.sizes = [size for name, text in report_fields if name == SIZES for size in text.split(",")]
+        self.told_sizes, self.missing_sizes = ",".join(self.sizes), 0
+        self.left = [(name, text) for name, text in report_fields if name != SIZES and (name, text) not in tensors]
 
     def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
         if kind in SHAPED_KINDS:
@@ -149,6 +150,7 @@ class ReportedDraws(Simplest):
         else:
             found = next((each for called in (name, kind) for each in self.left if each[0] == called), None)
             text = found[1] if found else self.sizes.pop(0) if kind == "size" and self.sizes else None
+            self.missing_sizes += kind == "size" and text is None
             self.left = [each for each in self.left if each is not found]
         return options.simplest if text is None else _read(text, options, name or kind)
 
@@ -157,6 +159,8 @@ class ReportedDraws(Simplest):
         rest = [*(name for name, _ in self.left), *([SIZES] if self.sizes else []), *(["a tensor more"] if self.lies else [])]
         if rest:
             raise UsageError(f"--case: {', '.join(rest)}: the body draws no such value; take the line of a report")
+        if self.told_sizes and (more := self.missing_sizes):
+            raise UsageError(f"--case: sizes={self.told_sizes}: the body draws {more} more; give all, as a report does, or none")
 
 
 _TENSOR = re.compile(r"\w+\([\d,]*\)(:.*)?")
