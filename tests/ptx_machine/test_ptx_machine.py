@@ -443,7 +443,7 @@ JOINED = """
 
 @pytest.mark.parametrize("places", ["%p2|%p3", "%p2|_", "_|%p3", "%p2"])
 @pytest.mark.parametrize("join", ["and", "or", "xor"])
-def test_a_comparison_joins_a_predicate_and_may_drop_a_result(join: str, places: str) -> None:
+def test_a_comparison_joins_a_predicate_or_drops_a_result(join: str, places: str) -> None:
     """Of the comparison t with c: p joins t, q joins its negation (PTX ISA 9.7.6.2). Threads from 20 on are guarded away."""
     for negated in (False, True):
         text = JOINED.replace("JOIN", join).replace("PLACES", places).replace("WITH", "!%p1" if negated else "%p1")
