@@ -253,3 +253,26 @@ def two_reductions(x, y, BLOCK: tl.constexpr):
     values = tl.load(x + tl.arange(0, BLOCK))
     tl.store(y, tl.reduce(values, 0, _product_and_left))
     tl.store(y + 1, tl.reduce(values, 0, _sum_times_right))
+
+
+@triton.jit(noinline=True)
+def _sum_of_a_tile(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    return tl.sum(tl.sum(tl.load(x + at) * tl.load(y + at), 0), 0)
+
+
+@triton.jit
+def sum_beside_a_call(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    a, p = tl.load(x + at), tl.load(y + tl.arange(0, ROWS))
+    tl.store(out + tl.arange(0, COLUMNS), tl.sum(a * tl.load(y + at), 0) + _sum_of_a_tile(x, y, ROWS, COLUMNS))
+    tl.store(out + COLUMNS + tl.arange(0, COLUMNS), tl.sum((-p)[:, None] * a, 0))
+
+
+@triton.jit
+def sum_beside_a_sum(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    a, p = tl.load(x + at), tl.load(y + tl.arange(0, ROWS))
+    product = a * tl.load(y + at)
+    tl.store(out + tl.arange(0, COLUMNS), tl.sum(product, 0) + tl.sum(tl.sum(product, 0), 0))
+    tl.store(out + COLUMNS + tl.arange(0, COLUMNS), tl.sum((-p)[:, None] * a, 0))

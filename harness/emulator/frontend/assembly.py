@@ -188,6 +188,8 @@ _FILE = re.compile(r"(\s*\.loc\s+\d+ )")
 FLOATS = re.compile(r"\s*(?:@!?%\w+\s+)?(?:add|sub|mul|fma|div)\.(?:\w+\.)*(?:f32|f32x2|f16|f16x2|bf16|bf16x2|f64)\s")
 _STATEMENT = re.compile(r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*);$")
 _LOCATION = re.compile(r"\.loc\s+\d+ (\d+) ")
+_FUNCTION = re.compile(r"\s*(?:\.(?:visible|extern|weak) )*\.(?:entry|func)\b")
+_REGISTER = re.compile(r"%(?:r|rd|rs|p|f|fd)\d+\b")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
 _OPCODES_WITHOUT_RESULT = (
     "st.", "bra", "ret", "red.", "bar", "cp.", "fence", "mbarrier", "wgmma", "tcgen05", "trap", "brkpt", "exit",
@@ -209,12 +211,14 @@ def placed_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """The instructions of PTX in order."""
-    places = count()
+    """The instructions of PTX in order. Registers of a second function, which has names of its own, have its number."""
+    places, function_count = count(), 0
     for line, raw in placed_lines(text):
+        function_count += bool(_FUNCTION.match(raw))
         place = next(places) if FLOATS.match(raw) else -1
         if statement := _STATEMENT.match(raw.partition("//")[0].strip()):
-            operands = [o.strip() for o in _OPERAND.findall(statement[2])]
+            named = _REGISTER.sub(rf"\g<0>_{function_count}", statement[2]) if function_count > 1 else statement[2]
+            operands = [o.strip() for o in _OPERAND.findall(named)]
             wrote = 0 if statement[1].startswith(_OPCODES_WITHOUT_RESULT) else 1
             yield Instruction(statement[1], _names(operands[:wrote]), _names(operands[wrote:]), line, place)
 

@@ -36,16 +36,8 @@ _MONOTONE = {
 """Monotone in each operand, rounding included: the ends of the operands give those of the result."""
 _WRAPS: dict[str, Callable] = {"arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply}
 _MONOTONE_OPERATIONS = {
-    "tt.expand_dims",
-    "tt.broadcast",
-    "tt.splat",
-    "tt.unsplat",
-    "tt.reshape",
-    "tt.trans",
-    "tt.join",
-    "tt.split",
-    "tt.cat",
-}
+    "tt.expand_dims", "tt.broadcast", "tt.splat", "tt.unsplat", "tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat",
+}  # fmt: skip
 """What moves: all operands at their low ends give the low end."""
 _FOLDS = {"tt.reduce", "tt.scan"}
 _RISING_COMBINATIONS = {

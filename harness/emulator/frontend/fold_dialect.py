@@ -19,6 +19,7 @@ Mark = tuple[int, int]  # line and column
 Path = tuple[tuple[int, int], ...]  # which part of a value: (index, bytes of a part), the outermost first
 _STATEMENT = re.compile(r'\s*(%[\w.$#-]+)(?::\d+)? = (?:llvm\.)?([\w.]+)\s*(.*?) loc\((?:"tile program":(\d+):(\d+)\)$|[#"])')
 _NAME = re.compile(r"%[\w.$-]+")
+_NAME_OR_BLOCK = re.compile(r"%[\w.$-]+|\^\w+")
 _BLOCK = re.compile(r"\s*(\^\w+)(?:\((.*)\))?:")
 _BRANCH_ARGUMENTS = re.compile(r"(\^\w+)(?:\(([^:)]*) : )?")
 _BYTES = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8, "ptr": 8}
@@ -64,7 +65,11 @@ class FoldDialect:
         self.users: dict[str, list[str]] = defaultdict(list)  # value -> what is made of it, "" for what makes nothing
         self.integers: dict[tuple[str, bool], int | None] = {}
         self.parameters: dict[str, int] = {}  # of functions, by name
+        function_count = 0
         for line in text.splitlines():
+            function_count += "llvm.func" in line
+            if function_count > 1:  # each has names of its own
+                line = _NAME_OR_BLOCK.sub(rf"\g<0>_{function_count}", line)
             if "llvm.func" in line:
                 self.parameters |= {name: number for number, name in enumerate(re.findall(r"(%[\w.$-]+): ", line))}
             user, _, operands = line.partition(" = ") if " = " in line else ("", "", line)

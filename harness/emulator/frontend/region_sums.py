@@ -212,14 +212,6 @@ def side_kind(name: str, op: Operation, lines: Iterable[int], dialect: FoldDiale
 
 
 __all__ = [
-    "FIRST_RESULT",
-    "FROM_MEMORY",
-    "IN_THREAD",
-    "LOADED_NUMBER",
-    "WORDS",
-    "ByPlace",
-    "RegionSums",
-    "Side",
-    "region_sums",
+    "FIRST_RESULT", "FROM_MEMORY", "IN_THREAD", "LOADED_NUMBER", "WORDS", "ByPlace", "RegionSums", "Side", "region_sums",
     "register_sums",
-]
+]  # fmt: skip

@@ -214,10 +214,10 @@ def of_dialect(dialect: FoldDialect, exact: bool = False) -> ValueNumbers:
             return "number", path
         if name not in dialect.made:
             handed = {source for source in dialect.handed.get(name, ()) if source != name}
-            if name in dialect.parameters:
+            if name in dialect.parameters and not exact:
                 return "leaf", (7, dialect.parameters[name])
             if not handed or (exact and len(handed) > 1):
-                return "leaf", _own_name(place) if handed else (8,)
+                return "leaf", _own_name(place) if exact else (8,)
             return "copy" if len(handed) == 1 else "join", [(source, path) for source in handed]
         operation, rest, mark = dialect.made[name]
         kind, operands = _DIALECT.get(operation, ""), dialect.operands(name)

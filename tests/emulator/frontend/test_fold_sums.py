@@ -27,6 +27,7 @@ from bitverdict.harness.emulator.frontend.value_numbers import of_code, of_diale
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma
 from bitverdict.reference.reduction_order import ScanOrder, scan_parts
 from tests.support import default_kernels
+from tests.support.reduction_words import drawn
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 PROBES = (
@@ -335,3 +336,17 @@ def test_reductions_whose_values_share_a_name_keep_their_products() -> None:
         rounded = rounded * rounded[np.arange(8) ^ step] + rounded
     assert y.view(torch.int32).tolist() == [int(lane[0].view("i4")) for lane in lanes]
     assert lanes[0][0] != rounded[0], "the words tell the two apart"
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 128), (16, 64)])
+def test_functions_that_are_not_inlined_have_names_of_their_own(rows, columns):
+    """Their values were those of the kernel with the same number: the reading was open, or ended in an IndexError."""
+    x, y = (drawn((rows * columns,), F32, seed) for seed in (1, 2))
+    found = []
+    for kernel in (default_kernels.sum_beside_a_call, default_kernels.sum_beside_a_sum):
+        out = torch.zeros(2 * columns)
+        with emulated("sm_90") as device:
+            kernel[(1,)](x, y, out, rows, columns, num_warps=1)
+        assert device.enclosure(out) is None
+        found.append(out)
+    assert torch.equal(*found)
