@@ -104,7 +104,7 @@ def test_conversions_of_the_ptx_are_what_they_do():
     assert not {low, high} & {*others[3:]}
 
 
-def test_multiply_adds_of_bf16_are_the_sums_and_products_that_they_stand_for():
+def test_multiply_adds_of_bf16_are_the_sums_that_they_stand_for():
     """sm_80 has no other instruction: times one it is a sum, and on -0 a product."""
     constants = ["ld.global.v2.b32 {%r1, %r2}, [%rd1]", "mov.b32 %r8, 1065369472", "mov.b32 %r9, -2147450880"]
     sums = ["fma.rn.bf16x2 %r3, %r1, %r8, %r2", "add.rn.bf16x2 %r4, %r2, %r1"]
