@@ -292,8 +292,8 @@ def test_a_whole_reproducer_with_a_space_in_its_path_is_judged(tmp_path: Path, c
     (tmp_path / "it's here").mkdir()
     path = tmp_path / "it's here" / "a wrong one.json"
     path.write_text(json.dumps(edited({"case": {"schedule": "drawn:-3 on 2"}})))
-    assert main(["replay", str(path)]) == 0
-    assert "\nwould have exposed: " in capsys.readouterr().out
+    status, said = main(["replay", str(path)]), capsys.readouterr().out
+    assert status == 0 and "\nwould have exposed: " in said, said
     wrong = edited({"case": {"contract": f"{ADD}:CONTRACT", "problem": {"n": 9, "fault": "wrong"}, "config": "torch"}})
     wrong["case"]["problem"] = {"n": 9, "fault": "wrong"}
     path.write_text(json.dumps(wrong))

@@ -30,7 +30,8 @@ WAIT = "mbarrier.try_wait.parity.shared::cta.b64"
 def results(case: Case, rewrite: Callable[[str], str] = str, chip: Target = SM_80) -> list[PtxResult]:
     twin = PtxTwin(rewrite=rewrite)
     with launched_with(probes=(twin,)):
-        judge(case, chip, resolve(case.contract), explained=False)
+        verdict = judge(case, chip, resolve(case.contract), explained=False)
+    assert verdict.outcome != "not run", verdict.message
     return twin.results
 
 
