@@ -98,9 +98,7 @@ class AmdContraction:
         """ptxas makes no code of it."""
         return False
 
-    def left_by_ptxas(self, fate: Fate) -> bool:
-        """As `joined_by_ptxas`."""
-        return False
+    left_by_ptxas = joined_by_ptxas
 
     def removes(self, line: int) -> bool:
         """As `Contraction.removes`."""

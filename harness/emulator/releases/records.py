@@ -92,6 +92,7 @@ class Release:
 
 
 _COPY = "ttg.async_copy_global_to_local"
+_REUSED_BARRIER = KnownHazard("ttng.init_barrier", "ttng.init_barrier", "tl.range without warp_specialize")
 
 
 def _unfenced_copy(product: str) -> KnownHazard:
@@ -214,6 +215,7 @@ V3_7_1 = replace(
         "warp_specialize() without worker_num_regs"),
     removed_names=tuple("""AMDWMMALayout.__init__(tiles_per_warp=) AMDWMMALayout.__init__(warps_per_cta=)
         PaddedSharedLayout.__init__(block_bases=) blackwell.SharedLinearLayout expect(bytes=) language.thread_barrier""".split()),
+    hazards=(*V3_8.hazards, _REUSED_BARRIER),
     compiler_faults=(
         CompilerFault(
             r"tt\.dot_scaled .*, tensor<[\dx]+xf8E4M3FN> (?:\*|->)", ("sm_89", "sm_90"),
@@ -243,8 +245,7 @@ V3_6_0 = replace(
         ),
     ),
     hazards=(
-        V3_9.hazards[0], *V3_8.hazards[1:], _unfenced_copy("ttng.warp_group_dot"),
-        KnownHazard("ttng.init_barrier", "ttng.init_barrier", "tl.range without warp_specialize"),
+        V3_9.hazards[0], *V3_8.hazards[1:], _unfenced_copy("ttng.warp_group_dot"), _REUSED_BARRIER,
         *(KnownHazard("ttng.tmem_copy", copy, "scales loaded as 5-dimensional tiles") for copy in (_COPY, "ttg.local_alloc")),
     ),
 )
