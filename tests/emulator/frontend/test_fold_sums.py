@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import triton
 
 from benchmarks.fusion_probes import Launch, Tally, by_ptx
 from bitverdict.harness.emulator import device as emulated_device
@@ -25,6 +26,7 @@ from bitverdict.harness.emulator.frontend.region_sums import WORDS, RegionSums
 from bitverdict.harness.emulator.frontend.translator import Translator
 from bitverdict.harness.emulator.frontend.value_numbers import of_code, of_dialect
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma
+from bitverdict.harness.emulator.releases import RELEASES, installed_release
 from bitverdict.reference.reduction_order import ScanOrder, scan_parts
 from tests.support import default_kernels
 from tests.support.reduction_words import drawn
@@ -187,8 +189,13 @@ def same_place(right: Callable) -> Callable:
 def test_a_misreading_by_place_shows_in_the_words(misread, name, launch, monkeypatch):
     assert launch in REGIONS  # where it is read right
     misreads(monkeypatch, Contraction.region, "region")
-    monkeypatch.setattr(CombinationNumbers, name, misread(getattr(CombinationNumbers, name)))
+    asked: list[object] = []
+    misreading = misread(getattr(CombinationNumbers, name))
+    counted = lambda *given: (asked.append(given), getattr(misreading, "__func__", misreading)(*given))[1]
+    monkeypatch.setattr(CombinationNumbers, name, staticmethod(counted) if isinstance(misreading, staticmethod) else counted)
     differing, inside, outside = compared(launch)
+    if not asked and installed_release().name != RELEASES[-1].name:
+        pytest.skip(f"triton {triton.__version__} packs no sums of this launch: none is read by what it computes")
     assert differing + inside and not outside
 
 
