@@ -10,7 +10,12 @@ from bitverdict.reference.tensor_core.evidence import analogy, hardware
 from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction
 from bitverdict.reference.tensor_core.sides import apply_choices
 
-INSTRUCTIONS: tuple[Instruction, ...] = (*sm_80.INSTRUCTIONS, *sm_89.INSTRUCTIONS, *sm_90.INSTRUCTIONS, *sm_100.INSTRUCTIONS)
+INSTRUCTIONS: tuple[Instruction, ...] = (
+    *sm_80.INSTRUCTIONS,
+    *sm_89.INSTRUCTIONS,
+    *sm_90.INSTRUCTIONS,
+    *sm_100.INSTRUCTIONS,
+)
 """NVIDIA's whose numbers rest on words of the chip or on two models."""
 ANALOGUES: tuple[Instruction, ...] = analogues.INSTRUCTIONS
 """NVIDIA's that rest on one model or on an analogy: `instruction` finds them. A launch on such a chip is held to a bound."""

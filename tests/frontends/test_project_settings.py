@@ -87,6 +87,7 @@ def test_a_wrong_table_of_pyproject_says_what_it_must_be(table: str, said: str, 
 
 def test_options_by_their_older_names_are_told_once_each(capsys: pytest.CaptureFixture) -> None:
     asked = SimpleNamespace(known_args_namespace=SimpleNamespace(emulate=[], bitverdict=False), getini=lambda name: False)
+    asked.pluginmanager = SimpleNamespace(rewrite_hook=None)
     words = ["--harness-target=sm_90", "--harness-target", "sm_80", "--bv-profile", "ci"]
     pytest_options.pytest_load_initial_conftests(asked, words)  # type: ignore[arg-type]
     assert capsys.readouterr().err == "note: --harness-target is read as --bv-target, its newer name\n"

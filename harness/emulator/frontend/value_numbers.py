@@ -1,9 +1,9 @@
 """Value numbers of floats: equal in LLVM's dialect and in the PTX where both compute the same real number.
 
 LLVM's vectoriser moves sums under the marks of other operations, and swaps what they add. So each value gets a number that says
-it computes, a hash of what it is made of, from loaded bytes (`Source`) and constants on, modulo a prime, so that it has a sign. A
-fused multiply-add is its product and its sum. What a loop carries has a hash of what it begins with and goes on with, refined a few
-times. Which sum an instruction computes, and which of its sides it multiplies, is then read off the numbers.
+what it computes: a hash of what it is made of, from loaded bytes (`Source`) and constants on, modulo a prime, so it has a sign.
+A fused multiply-add is its product and its sum. What a loop carries has a hash of what it begins with and goes on with, refined a
+few times. Which sum an instruction computes, and which of its sides it multiplies, is then read off the numbers.
 
 The two texts do not say all alike, so different values have one number where only a rounding, the name of a function, the condition
 of a choice or a way through branches differs. The dialect's own `exact` numbers tell them apart: what adds one of them is not read.
