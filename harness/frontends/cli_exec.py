@@ -22,7 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", default="sm_90", metavar="ARCH", help="the emulated GPU (default sm_90); bitverdict targets lists")
     add("--schedules", type=int, default=2, metavar="N", help="run each launch under N schedules (default 2)")
     add("--limit", default="", metavar="SECONDS", help="processor time of a launch, such as 30s, after which it is too large")
-    add("--report", type=Path, metavar="FILE", help="write what was found as JSON, SARIF (FILE.sarif) or events (.jsonl)")
+    add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write what was found as JSON, SARIF (FILE.sarif), events (.jsonl) or a page (.html)",
+    )
     add_format(parser)
     add("--advice", action="store_true", help="print advice, which is counted otherwise")
     add("--numerics", action="store_true", help="how far words are from those without rounding, tensor by tensor")
@@ -112,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"emulated {session.targets[0]}: recorded {path}", file=sys.stderr)
     status = status or int(has_swallowed_fault)
     if arguments.report is not None:
-        tally.write(arguments.report, session.targets)
+        tally.write(arguments.report, session.targets, arguments.schedules)
     if arguments.format == "json":
         from bitverdict.harness.session.result_files import tell
 

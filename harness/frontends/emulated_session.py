@@ -84,8 +84,8 @@ class EmulationTally:
             else:
                 setattr(self, name, mine + value)
 
-    def lines(self, schedules: int, *, shows_advice: bool) -> list[str]:
-        """What a person reads at the end of a session."""
+    def lines(self, schedules: int, *, shows_advice: bool, most_listed: int = _MOST_LISTED) -> list[str]:
+        """What a person reads at the end of a session, at most `most_listed` sentences of a kind."""
         text = [
             f"{self.launches:,} launches, {self.repeated_launches:,} of them under {schedules} schedules "
             f"(the others order nothing); {len(self.faults):,} faults, {len(self.advice):,} pieces of advice"
@@ -97,23 +97,29 @@ class EmulationTally:
                 f"torch on fp16 and bf16: {self.operators:,} of {total:,} operators ({100 * self.operators / total:.1f} %) were "
                 "computed in fp32 and rounded once, as a GPU computes them"
             )
-            text += _list_counts("as the CPU computes it", self.operators_left)
-        text += _list_counts("not judged", self.reasons_not_judged)
+            text += _list_counts("as the CPU computes it", self.operators_left, most_listed)
+        text += _list_counts("not judged", self.reasons_not_judged, most_listed)
         worst: dict[tuple[str, str], WordDistance] = {}
         for found in sorted((WordDistance(**record) for record in self.numerics), key=lambda each: each.units):
             worst[found.kernel, found.tensor] = found
         text += [f"numerics: {found.sentence()}" for found in sorted(worst.values(), key=lambda each: -each.units)]
-        return text + (_list_counts("advice", self.advice) if shows_advice else [])
+        return text + (_list_counts("advice", self.advice, most_listed) if shows_advice else [])
 
     def report(self, targets: Sequence[str]) -> str:
         """All of it as JSON."""
         return json.dumps({"targets": list(targets), **vars(self)}, indent=1) + "\n"
 
-    def write(self, path: Path, targets: Sequence[str]) -> None:
-        """The report at `path`: SARIF or events where its name ends in .sarif or .jsonl, else JSON."""
+    def write(self, path: Path, targets: Sequence[str], schedules: int) -> None:
+        """The report at `path`: SARIF, events or a page where its name ends in .sarif, .jsonl or .html, else JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = {".sarif": self._sarif, ".jsonl": self.events}.get(path.suffix, lambda: self.report(targets))
-        path.write_text(text())
+        forms = {".sarif": self._sarif, ".jsonl": self.events, ".html": lambda: self._page(schedules)}
+        path.write_text(forms.get(path.suffix, lambda: self.report(targets))())
+
+    def _page(self, schedules: int) -> str:
+        from bitverdict.harness.report.collect import header, of_faults
+        from bitverdict.harness.report.page import page
+
+        return page(of_faults(self.faults, self.lines(schedules, shows_advice=True, most_listed=10_000)), header())
 
     def events(self, status: int | None = None) -> str:
         """Each fault as the event of a verdict, and a summary."""
@@ -151,9 +157,9 @@ class EmulationTally:
         return sarif(JournalFindings(findings=list(findings.values())))
 
 
-def _list_counts(title: str, sentences: Counter[str]) -> list[str]:
-    more = len(sentences) - _MOST_LISTED
-    listed = [f"{title}: {sentence} ({count:,} times)" for sentence, count in sentences.most_common(_MOST_LISTED)]
+def _list_counts(title: str, sentences: Counter[str], most_listed: int) -> list[str]:
+    more = len(sentences) - most_listed
+    listed = [f"{title}: {sentence} ({count:,} times)" for sentence, count in sentences.most_common(most_listed)]
     return listed + ([f"{title}: {more:,} more; --emulate-report FILE has all"] if more > 0 else [])
 
 

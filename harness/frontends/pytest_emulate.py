@@ -85,7 +85,7 @@ class EmulatePlugin:
         for line in self.tally.lines(self.session.schedules, shows_advice=config.getoption("--emulate-advice")):
             terminalreporter.write_line(line)
         if path := config.getoption("--emulate-report"):
-            self.tally.write(Path(path), self.session.targets)
+            self.tally.write(Path(path), self.session.targets, self.session.schedules)
 
     def pytest_unconfigure(self) -> None:
         self.session.close()

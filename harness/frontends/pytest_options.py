@@ -104,7 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--emulate-report",
         default="",
         metavar="FILE",
-        help="with --emulate: what was found, as JSON, as SARIF in FILE.sarif, as events in FILE.jsonl",
+        help="with --emulate: what was found, as JSON, as SARIF in FILE.sarif, as events in FILE.jsonl, as a page in FILE.html",
     )
     group.addoption(
         "--emulate-limit",

@@ -17,7 +17,7 @@ from bitverdict.harness.model.targets import Target, nearest_emulated
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.report.examine import task_of
 from bitverdict.harness.report.maps import error_map, histogram, tile_map
-from bitverdict.harness.report.source import listing
+from bitverdict.harness.report.source import listing, listing_of
 from bitverdict.harness.report.timeline import timeline
 from bitverdict.harness.session import tables
 from bitverdict.harness.session.bugs import Bug
@@ -95,6 +95,42 @@ def of_replay(where: Target, case: Case, verdict: Verdict, notes: list[str], lin
     if verdict.failed or verdict.decision is Decision.ERROR:
         told["failures"] = [failure(name, where, case, verdict, notes, line, pool)]
     return told
+
+
+def of_faults(faults: Iterable[dict[str, Any]], sentences: list[str]) -> dict[str, object]:
+    """What launches without a contract came to: one failure for each outcome at a line, of the records of an `EmulationTally`, and
+    the `sentences` of its end, the first of which heads the page."""
+    places: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for fault in faults:
+        places.setdefault((fault["outcome"], fault["file"], fault["line"]), []).append(fault)
+    failures = []
+    for (outcome, file, line), fault_records in places.items():
+        fault_record = fault_records[0]
+        marks = {line: f"{outcome}: here"}
+        other_file, _, other_line = fault_record["details"].get("other location", "").rpartition(":")
+        if other_line.isdigit() and Path(other_file).name == Path(file).name:
+            marks.setdefault(int(other_line), "the other access")
+        failures.append(
+            {
+                "contract": fault_record["kernel"] or "a launch",
+                "target": ", ".join(dict.fromkeys(f"emulated:{fault['target']}" for fault in fault_records)),
+                "outcome": outcome,
+                "message": fault_record["message"],
+                "headline": fault_record["details"].get("summary", fault_record["message"]),
+                "case": fault_record["where"],
+                "notes": [f"{len(fault_records):,} launches show it"] if len(fault_records) > 1 else [],
+                "replay": fault_record["details"].get("replay", ""),
+                "details": [
+                    [key, _lines(value)]
+                    for key, value in fault_record["details"].items()
+                    if key not in NOT_A_CASE | {"replay", "barriers", "other location"} and value
+                ],
+                "source": [lines] if Path(file).is_file() and (lines := listing_of(Path(file), marks)) else [],
+            }
+        )
+    status_text = f"{len(failures):,} fault{'s' * (len(failures) > 1)}" if failures else "no fault"
+    shown = {"failures": failures, "sentences": sentences[:1], "remarks": sentences[1:]}
+    return {**shown, "status": int(bool(failures)), "status_text": status_text}
 
 
 def merge_runs(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:

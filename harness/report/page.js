@@ -46,9 +46,11 @@
   }
   addEventListener("hashchange", reveal);
   reveal();
-  text.addEventListener("input", filter);
-  target.addEventListener("change", filter);
-  document.querySelector(".filters").addEventListener("submit", (event) => event.preventDefault());
+  if (text) {
+    text.addEventListener("input", filter);
+    target.addEventListener("change", filter);
+    document.querySelector(".filters").addEventListener("submit", (event) => event.preventDefault());
+  }
   for (const button of document.querySelectorAll(".copy")) {
     button.addEventListener("click", () => {
       const code = button.parentElement.querySelector("code");

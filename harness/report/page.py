@@ -14,11 +14,15 @@ from bitverdict.harness.session.reproducers import write_atomically
 from bitverdict.harness.session.result_files import FREE
 
 FOLDER = Path(__file__).parent
+FAILURE_PARTS: dict[str, object] = {"drawn": "", "help": [], "pictures": [], "heat": None, "first": [], "clusters": []}
+FAILURE_PARTS |= {"error": False, "examined": "", "not_examined": "", "program": ""}
+RUN_PARTS: dict[str, object] = {"rows": [], "cases": [], "sizes": [], "configurations": [], "left_out": None}
+"""What the page shows nothing of where it is not told."""
 STATUS = {0: "all pass", 1: "failed", 3: "open: an error, or a case that is not decided", 5: "nothing ran"}
 
 
-def page(page_data: Mapping[str, Any], header: Mapping[str, Any]) -> str:
-    """The text of the page. `told` is of `bitverdict.harness.report.collect`."""
+def page(page_data: Mapping[str, Any], header: Mapping[str, object]) -> str:
+    """The text of the page. `page_data` is of `bitverdict.harness.report.collect`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -28,15 +32,16 @@ def page(page_data: Mapping[str, Any], header: Mapping[str, Any]) -> str:
     text = {name: Markup((FOLDER / name).read_text()) for name in ("colours.css", "page.css", "page.js")}
     failures = [
         {**each, "pictures": [{**one, "svg": Markup(one["svg"])} for one in each["pictures"]], "heat_text": _heat(each)}
-        for each in page_data["failures"]
+        for each in ({**FAILURE_PARTS, **failure} for failure in page_data["failures"])
     ]
+    page_data = {**RUN_PARTS, **page_data}
     targets = sorted({row["target"] for row in page_data["rows"]})
     return environment.get_template("page.html.j2").render(
         told={**page_data, "failures": failures},
         header=header,
         text=text,
         targets=targets,
-        status=STATUS.get(page_data["status"], ""),
+        status=page_data.get("status_text") or STATUS.get(page_data["status"], ""),
     )
 
 

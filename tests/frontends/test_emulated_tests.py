@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 import triton
+from markupsafe import escape
 
 from bitverdict.harness.frontends.cli_exec import replay_launch
+from bitverdict.harness.frontends.emulated_session import EmulationTally
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.report.launch_replay.launch_file import StoredLaunch
 from tests.support import suite_kernels
@@ -195,6 +197,22 @@ def test_a_fault_leaves_a_file_that_replays_to_it(suite: tuple[str, dict], name:
     assert f"Fault: {OUTCOMES[name]}: " in printed and message in printed and f"{KERNELS}:{fault['line']}]" in printed
     shapes = [value["view"][0] for value in stored.record["values"] if isinstance(value, dict)]
     assert shapes == [[100], [100]] and stored.storages[0].view("f4").tolist() == list(range(100))
+
+
+def test_the_page_marks_the_line_of_each_fault(suite: tuple[str, dict], tmp_path: Path) -> None:
+    """One failure a line, of however many launches and targets; a report without faults says so."""
+    tally = EmulationTally()
+    tally.add({name: value for name, value in suite[1].items() if name != "targets"})
+    tally.write(tmp_path / "report.html", ["sm_90", "sm_80"], 2)
+    text = (tmp_path / "report.html").read_text()
+    places = {(each["kernel"], each["outcome"], each["line"]) for each in tally.faults}
+    assert text.count('<details class="failure"') == len(places) < len(tally.faults) and f">{len(places)} faults<" in text
+    for kernel, outcome, line in places:
+        assert f'at-fault"><td class="number">{line}</td>' in text and f"{outcome}</span> <strong>{kernel}</strong> <span" in text
+    assert all(escape(sentence) in text for sentence in tally.reasons_not_judged) and 'id="verdicts"' not in text
+    EmulationTally(launches=3).write(tmp_path / "quiet.html", ["sm_90"], 2)
+    quiet = (tmp_path / "quiet.html").read_text()
+    assert ">no fault<" in quiet and "3 launches" in quiet and 'id="failures"' not in quiet
 
 
 def test_padding_around_a_view_is_an_advice(suite: tuple[str, dict]) -> None:

@@ -121,7 +121,7 @@ def test_explain_tells_each_outcome(capsys: pytest.CaptureFixture) -> None:
 def test_faults_under_emulation_are_verdicts(tmp_path: Path) -> None:
     fault = {"where": "test_a.py::test_a", "target": "sm_90", "outcome": "race", "message": "two", "file": "k.py", "line": 3}
     tally = EmulationTally(launches=2, faults=[fault | {"kernel": "k", "details": {"program": "(0, 0, 0)"}}])
-    tally.write(tmp_path / "report.jsonl", ["sm_90"])
+    tally.write(tmp_path / "report.jsonl", ["sm_90"], 2)
     verdict, summary = events((tmp_path / "report.jsonl").read_text())
     assert verdict["verdict"]["location"].endswith("k.py:3") and summary["status"] == 1
 
