@@ -71,8 +71,9 @@ def judged(
             m, n = draw.size(1, 70), draw.size(1, 300, around=64)
             return rms_norm(draw.tensor("fp16", (m, n)), draw.tensor("fp16", (n,)))
 
-    The function gets a `Draw`, and returns what the kernel computed: a tensor, or a tuple of them. It runs up to its first use of a
-    tensor in this process, and whole in a worker, so it may depend on nothing but its draws.
+    The function gets a `Draw`, and returns what the kernel computed: a tensor, or a tuple of them. bitverdict runs it
+    twice: in this process up to its first use of a tensor, to choose the inputs, and whole in a worker. So draw everything first,
+    and use no time, random numbers or globals that change.
 
     - `reference`: `reference(xp, *operands, **named)` computes the right result with the Python array API `xp`. It gets the
       operands in the order of their draws, named ones by name, and returns an array, or a tuple of them for several outputs.

@@ -22,7 +22,7 @@ from bitverdict.harness.emulator.numerics.real_values import Real, TileValue
 from bitverdict.harness.model.paths import source_line
 from bitverdict.reference.formats import FORMATS, decode
 
-STORE = " (the store)"  # behind the line of a conversion to what is stored
+STORE = " (the store, which may round once)"  # behind the line of a conversion to what is stored
 MOST_TRANSLATIONS = 8
 MOST_LINES = 24  # launched for
 MOST_ROWS = 5
