@@ -465,7 +465,7 @@ def inside(value: Any) -> Any:
 def outside(value: object) -> Any:
     """`value` with each CPU tensor, in lists and tuples too, as one of the emulated GPU."""
     if isinstance(value, torch.Tensor):
-        if isinstance(value, CudaTensor) or is_transformed(value):  # a wrapper has no storage
+        if isinstance(value, CudaTensor) or is_transformed(value) or value.device.type == "meta":  # a wrapper has no storage
             return value
         return CudaTensor(value).requires_grad_() if value.requires_grad else CudaTensor(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):

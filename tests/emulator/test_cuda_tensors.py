@@ -475,6 +475,18 @@ def test_tensors_under_vmap_are_of_the_gpu() -> None:
     assert batched.is_cuda and torch.equal(batched.cpu(), torch.where(x.cpu() > 5, x.cpu() + 1, 0))
 
 
+def test_a_hessian_is_that_of_the_cpu() -> None:
+    """Forward over reverse: where a tangent is zero torch asks the device "meta" for shapes; tensors there are not the GPU's."""
+
+    def value(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * x).sum() + (x.outer(x).tanh() * x.exp()).sum()
+
+    with emulated("sm_90"):
+        x = torch.linspace(-1, 1, 4, device="cuda", dtype=torch.float64)
+        hessian = torch.func.hessian(value)(x)
+    assert hessian.is_cuda and torch.equal(hessian.cpu(), torch.func.hessian(value)(x.cpu()))
+
+
 @pytest.mark.parametrize("other", [torch.ones(4), torch.ones(3, 4)])
 def test_a_cpu_tensor_beside_one_of_the_gpu_is_refused_under_transforms(other: torch.Tensor) -> None:
     with emulated("sm_90"), pytest.raises(RuntimeError, match="all tensors to be on the same device"):
