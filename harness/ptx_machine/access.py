@@ -11,6 +11,7 @@ from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words, bits
 from bitverdict.harness.emulator.ptx.steps import DATA, conversion_of_load
 from bitverdict.harness.ptx_machine.memory import ASYNC, Conflict, Judge
 from bitverdict.harness.ptx_machine.program import PARAMETERS, StatementReader, ThreadStep, fault, instruction
+from bitverdict.harness.ptx_machine.shared_space import OWN, PEERS
 from bitverdict.harness.ptx_machine.thread_order import WARP
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 SHARED_WINDOW = 1 << 56  # generic addresses of shared memory begin here
 _CACHES = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "volatile")
 SCOPES = ("cta", "gpu", "sys", "cluster", "relaxed", "acquire", "release", "acq_rel")
-SPACES = ("global", "shared", "shared::cta", "local", "param", "const")
+SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
 
 
 def raise_race(machine: Threads, step: ThreadStep, conflict: Conflict, name: str, verb: str, judge: Judge) -> NoReturn:
@@ -62,8 +63,16 @@ def _first_readers(machine: Threads, threads: np.ndarray, offsets: np.ndarray) -
     return threads[first], offsets[first]
 
 
-def store_global(machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, words: np.ndarray) -> None:
-    """`words` [threads, count] to each address."""
+def store_global(
+    machine: Threads,
+    step: ThreadStep,
+    threads: np.ndarray,
+    addresses: np.ndarray,
+    words: np.ndarray,
+    *,
+    either_stays: bool = False,
+) -> None:
+    """`words` [threads, count] to each address. `either_stays`: instructions like `step` may store other words to one place."""
     memory, size = machine.memory, words.dtype.itemsize
     access_bytes = size * words.shape[1]
     for region, offsets, positions in memory.locate(step, threads, addresses, access_bytes, "write"):
@@ -71,9 +80,12 @@ def store_global(machine: Threads, step: ThreadStep, threads: np.ndarray, addres
         places = (offsets // size)[:, None] + np.arange(words.shape[1])
         judge = memory.judge(region)
         changes = (target[places] != words[positions]).any(axis=1)
-        if conflict := judge.write(step, threads[positions], offsets, access_bytes, changes=changes):
+        conflict = judge.write(step, threads[positions], offsets, access_bytes, changes=changes)
+        if conflict and not (either_stays and conflict.other_step.statement.opcode == step.statement.opcode):
             raise_race(machine, step, conflict, region.name, "writes", judge)
         target[places] = words[positions]
+        if either_stays:
+            continue
         _check_overwritten(
             machine, step, region.name, threads[positions], offsets, (target[places] != words[positions]).any(axis=1)
         )
@@ -122,11 +134,11 @@ def other_end(step: ThreadStep) -> dict[str, object]:
 
 
 def load_shared(
-    machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, count: int, size: int
+    machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, count: int, size: int, peer_access: int = OWN
 ) -> np.ndarray:
-    """As `load_global`, of the shared memory of each thread's CTA."""
+    """As `load_global`, of the shared memory of each thread's CTA, or of its cluster."""
     space, access_bytes = machine.shared, count * size
-    offsets = space.flat_offsets(step, threads, addresses, access_bytes, "read")
+    offsets = space.flat_offsets(step, threads, addresses, access_bytes, "read", peer_access)
     if space.steps:
         check_flight(machine, step, space.units(offsets, access_bytes), "read")
     if conflict := space.judge.read(step, threads, offsets, access_bytes):
@@ -134,10 +146,12 @@ def load_shared(
     return space.words(size)[(offsets // size)[:, None] + np.arange(count)]
 
 
-def store_shared(machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, words: np.ndarray) -> None:
+def store_shared(
+    machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, words: np.ndarray, peer_access: int = OWN
+) -> None:
     space, size = machine.shared, words.dtype.itemsize
     access_bytes = size * words.shape[1]
-    offsets = space.flat_offsets(step, threads, addresses, access_bytes, "write")
+    offsets = space.flat_offsets(step, threads, addresses, access_bytes, "write", peer_access)
     if machine.shape.takes_other_words:
         offsets, threads, words = _kept_words(offsets, threads, words, 128 // access_bytes)
     if space.steps:
@@ -154,6 +168,11 @@ def store_shared(machine: Threads, step: ThreadStep, threads: np.ndarray, addres
 def space_of(reader: StatementReader) -> str:
     names = [name for name in reader.modifiers if name in SPACES]
     return names[0].partition("::")[0] if names else "generic"
+
+
+def peer_access_of(reader: StatementReader) -> int:
+    """Whose shared memory the instruction may use: a generic address, and one of .shared::cluster, may be a peer's."""
+    return PEERS if space_of(reader) == "generic" or "shared::cluster" in reader.modifiers else OWN
 
 
 def addresses_of(active: Active, base: str | Words, offset: int) -> np.ndarray:
@@ -173,12 +192,12 @@ def _load(reader: StatementReader) -> ThreadStep | None:
     reader.accept(*_CACHES, *SCOPES, *SPACES, "v2", "v4", "v8", "b128", kind)
     names = reader.names(reader.operands[0])
     base, offset = reader.address(reader.operands[1])
-    size, count = bits(kind) // 8, vector_length(reader.modifiers)
+    size, count, peer_access = bits(kind) // 8, vector_length(reader.modifiers), peer_access_of(reader)
     converts = [conversion_of_load(kind, reader.function.registers[name]) if name != "_" else None for name in names]
 
     def execute(active: Active, step: ThreadStep) -> None:
         addresses = addresses_of(active, base, offset)
-        words = _read(active.machine, step, active.threads, addresses, space, count, size)
+        words = _read(active.machine, step, active.threads, addresses, space, count, size, peer_access)
         for number, (name, convert) in enumerate(zip(names, converts, strict=True)):
             if convert is not None:
                 active.write(name, convert(words[:, number]))
@@ -188,12 +207,19 @@ def _load(reader: StatementReader) -> ThreadStep | None:
 
 
 def _read(
-    machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, space: str, count: int, size: int
+    machine: Threads,
+    step: ThreadStep,
+    threads: np.ndarray,
+    addresses: np.ndarray,
+    space: str,
+    count: int,
+    size: int,
+    peer_access: int,
 ) -> np.ndarray:
     if space == "generic":
         in_shared = addresses >= SHARED_WINDOW
         if in_shared.all():
-            return load_shared(machine, step, threads, addresses - SHARED_WINDOW, count, size)
+            return load_shared(machine, step, threads, addresses - SHARED_WINDOW, count, size, peer_access)
         if in_shared.any():
             raise fault("not modelled", "generic addresses of one instruction lead to shared and to global memory", step)
         in_parameters = (addresses >= PARAMETERS) & (addresses < DATA)
@@ -210,7 +236,7 @@ def _read(
         places = (addresses - DATA)[:, None] + np.arange(count * size)
         return data[places].reshape(len(addresses), -1).view(DTYPES[8 * size])
     if space == "shared":
-        return load_shared(machine, step, threads, addresses, count, size)
+        return load_shared(machine, step, threads, addresses, count, size, peer_access)
     if space == "local":
         places = addresses[:, None] + np.arange(count * size)
         return machine.local[threads[:, None], places].view(DTYPES[8 * size])
@@ -276,7 +302,7 @@ def _store(reader: StatementReader) -> ThreadStep | None:
     reader.accept(*_CACHES, *SCOPES, *SPACES, "v2", "v4", "v8", kind)
     base, offset = reader.address(reader.operands[0])
     sources = [reader.operand(name, kind) for name in reader.names(reader.operands[1])]
-    dtype = DTYPES[bits(kind)]
+    dtype, peer_access = DTYPES[bits(kind)], peer_access_of(reader)
 
     def execute(active: Active, step: ThreadStep) -> None:
         addresses = addresses_of(active, base, offset)
@@ -284,7 +310,7 @@ def _store(reader: StatementReader) -> ThreadStep | None:
         machine, threads = active.machine, active.threads
         generic = space == "generic" and (addresses >= SHARED_WINDOW).all()
         if space == "shared" or generic:
-            store_shared(machine, step, threads, addresses - (SHARED_WINDOW if generic else 0), words)
+            store_shared(machine, step, threads, addresses - (SHARED_WINDOW if generic else 0), words, peer_access)
         elif space == "local" or (space == "generic" and machine.local.shape[1] and (addresses < DATA).all()):
             places = addresses[:, None] + np.arange(words.shape[1] * words.dtype.itemsize)
             machine.local[threads[:, None], places] = np.ascontiguousarray(words).view(np.uint8).reshape(len(threads), -1)

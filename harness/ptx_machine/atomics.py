@@ -9,7 +9,15 @@ import numpy as np
 
 from bitverdict.harness.emulator.ptx.meanings import meaning
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words, bits
-from bitverdict.harness.ptx_machine.access import SCOPES, SHARED_WINDOW, SPACES, addresses_of, space_of, vector_length
+from bitverdict.harness.ptx_machine.access import (
+    SCOPES,
+    SHARED_WINDOW,
+    SPACES,
+    addresses_of,
+    peer_access_of,
+    space_of,
+    vector_length,
+)
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, instruction
 
 if TYPE_CHECKING:
@@ -59,7 +67,7 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
     base, offset = reader.address(place)
     sources = [reader.operand(text, kind) for text in rest[: 2 if name == "cas" else 1]]
     target, dtype, space = reader.operands[0] if returns else "_", DTYPES[bits(kind)], space_of(reader)
-    operation = operation_of(name, kind)
+    operation, peer_access = operation_of(name, kind), peer_access_of(reader)
 
     def execute(active: Active, step: ThreadStep) -> None:
         machine, threads = active.machine, active.threads
@@ -67,7 +75,7 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
         operands = [active.read(source).astype(dtype, copy=False) for source in sources]
         old_words = np.empty(len(threads), dtype)
         if space == "shared" or (space == "generic" and (addresses >= SHARED_WINDOW).all()):
-            offsets = machine.shared.flat_offsets(step, threads, addresses % SHARED_WINDOW, dtype.itemsize, "write")
+            offsets = machine.shared.flat_offsets(step, threads, addresses % SHARED_WINDOW, dtype.itemsize, "write", peer_access)
             parts: Any = [(machine.shared.words(dtype.itemsize), offsets, slice(None))]
         else:
             located = list(machine.memory.locate(step, threads, addresses, dtype.itemsize, "write"))

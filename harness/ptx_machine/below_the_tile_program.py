@@ -24,10 +24,10 @@ from bitverdict.harness.emulator.memory.global_memory import Region
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor
 from bitverdict.harness.emulator.numerics.enclosures import keys
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
-from bitverdict.harness.ptx_machine.bulk_copies import TensorMap, host_map
-from bitverdict.harness.ptx_machine.launch import kernel_program, run_on
+from bitverdict.harness.ptx_machine.launch import cluster_of, kernel_program, run_on
 from bitverdict.harness.ptx_machine.memory import Observer
 from bitverdict.harness.ptx_machine.program import Parameter
+from bitverdict.harness.ptx_machine.tensor_maps import TensorMap, host_map
 from bitverdict.harness.ptx_machine.threads import LaunchShape
 
 LARGEST = 1 << 28  # bytes of all storages of a launch: a case of far offsets has a few GiB, of which next to nothing is written
@@ -70,8 +70,8 @@ class PtxTwin(DeviceProbe):
             return PtxResult(name, not_run=f"its storages have more than {LARGEST >> 20} MiB")
         program = run.translation.program
         target = re.search(r'ttg\.target = "cuda:(\d+)"', program.text)
-        if target is None or program.integer("ttg.num-ctas", 1) > 1:
-            return PtxResult(name, not_run="it is no PTX of single CTAs")
+        if target is None:
+            return PtxResult(name, not_run="it is no program for a GPU of NVIDIA")
         metadata = run.launch.metadata
         try:
             text = assembly.ptx(
@@ -86,7 +86,16 @@ class PtxTwin(DeviceProbe):
             return PtxResult(name, not_run=str(error))
         warps = program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4))
         lanes_differ = any(note.advice is Advice.LANES_DIFFER for note in run.context.notes)
-        shape = LaunchShape(run.launch.grid, (32 * warps, 1, 1), program.integer("ttg.shared"), takes_other_words=lanes_differ)
+        x, y, z = run.launch.grid  # of clusters
+        grid = program.integer("ttg.num-ctas", 1) * x, y, z
+        shape = LaunchShape(
+            grid,
+            (32 * warps, 1, 1),
+            program.integer("ttg.shared"),
+            takes_other_words=lanes_differ,
+            either_row=run.context.allow_duplicate_rows,
+            cluster=cluster_of(kernel, grid),
+        )
         regions = [
             Region(region.base, words, region.name, region.low, region.high, region.allowed_bytes, None, changes=region.changes)
             for region, words in before

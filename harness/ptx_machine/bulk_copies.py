@@ -1,92 +1,28 @@
 """Copies of the async proxy: cp.async.bulk, tiles through tensor maps, their groups (PTX ISA 9.7.9.25 to 9.7.9.28, 5.5).
 
-Where a box lies in the tensor and what is outside of it are the emulated GPU's own rules (`memory.tensor_maps.Descriptor`). In
-shared memory a box is dense, with the units of 16 bytes of each row exchanged as its swizzle says.
+A load of .multicast::cluster writes the same box into several CTAs of the cluster, each of which counts its own bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bitverdict.harness.emulator.async_rules import TMA_LOAD, TMA_STORE, rule_of
-from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words
 from bitverdict.harness.ptx_machine.access import check_flight, load_global, other_end, raise_race, store_global
 from bitverdict.harness.ptx_machine.atomics import operation_of
-from bitverdict.harness.ptx_machine.mbarriers import BulkWrite, barrier_at
+from bitverdict.harness.ptx_machine.mbarriers import BulkWrite, barrier_at, hold_to_init
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+from bitverdict.harness.ptx_machine.shared_space import ASYNC_PEERS, OWN, RANK_BITS
+from bitverdict.harness.ptx_machine.tensor_maps import DTYPES_OF, Box, CopyStart, tensor_box
 
 if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.threads import Active, Threads
 
 _CACHES = ("L2::cache_hint",)
-TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "tf32", "tf32")  # elements, by CUDA's number
-DEVICE_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12)  # CUDA's number, by that of tensormap.replace.elemtype
-SWIZZLES = {
-    0: 0,
-    1: 1,
-    2: 3,
-    3: 7,
-}  # bits of the row within its 8 that are exchanged into units of 16 bytes: none, 32, 64, 128 bytes
-
-
-def swizzle_addresses(addresses: np.ndarray, mode: int) -> np.ndarray:
-    """Where the bytes at `addresses` of shared memory lie under swizzle `mode` of a tensor map."""
-    return addresses ^ ((addresses >> 7 & SWIZZLES[mode]) << 4)
-
-
-@dataclass(frozen=True)
-class TensorMap:
-    """A tensor, outermost axis first, and the box that a copy takes of it."""
-
-    tensor: Descriptor
-    box: tuple[int, ...]
-    swizzle: int
-    kind: str  # of its elements, as PTX writes it
-
-
-@dataclass(eq=False)
-class TensorMapFields:
-    """What tensormap.replace has written so far of a tensor map in shared memory."""
-
-    fields: dict[tuple[str, int], int] = field(default_factory=dict)
-
-    def read(self, step: ThreadStep) -> TensorMap:
-        def field_values(name: str, count: int) -> list[int]:
-            if missing := [place for place in range(count) if (name, place) not in self.fields]:
-                raise fault("illegal instruction", f"a tensor map whose {name} {missing[0]} was never replaced", step)
-            return [self.fields[name, place] for place in range(count)]
-
-        rank = self.fields.get(("rank", 0), 0) + 1
-        kind = TYPES[DEVICE_TYPES[self.fields.get(("elemtype", 0), 0)]]
-        size = 4 if kind == "tf32" else DTYPES_OF[kind]
-        if any(step_size != 1 for step_size in field_values("element_stride", rank)):
-            raise fault("not modelled", "a tensor map with element strides", step)
-        strides = (1, *(stride // size for stride in field_values("global_stride", rank - 1)))
-        (address,) = field_values("global_address", 1)
-        nan = bool(self.fields.get(("fill_mode", 0), 0))
-        tensor = Descriptor(address, tuple(field_values("global_dim", rank)[::-1]), strides[::-1], size, nan, kind == "tf32")
-        return TensorMap(tensor, tuple(field_values("box_dim", rank)[::-1]), self.fields.get(("swizzle_mode", 0), 0), kind)
-
-
-DTYPES_OF = {kind: int("".join(filter(str.isdigit, kind))) // 8 for kind in TYPES if kind != "tf32"}  # bytes of an element
-
-
-def host_map(tensor: Descriptor, meta: Mapping[str, object]) -> TensorMap:
-    """The tensor map that Triton's driver makes of a host descriptor, by what its compiler says of it."""
-    if meta.get("fp4_padded") or meta.get("is_im2col"):
-        raise fault_of_map("padded fp4 elements" if meta.get("fp4_padded") else "im2col mode")
-    box, swizzle, kind = cast(Sequence[int], meta["block_size"]), cast(int, meta["swizzle"]), cast(int, meta["elem_type"])
-    return TensorMap(tensor, tuple(box), swizzle, TYPES[DEVICE_TYPES[kind]])
-
-
-def fault_of_map(what: str) -> UnknownOpcode:
-    return UnknownOpcode(f"a tensor map with {what} is not executed here")
 
 
 @dataclass(eq=False)
@@ -101,8 +37,8 @@ class BulkGroupRead:
 
 
 def _operand_parts(text: str) -> list[str]:
-    """The parts of "[%rd1, {%r1, %r2}]"."""
-    inside = text.strip()[1:-1]
+    """The parts of "[%rd1, {%r1, %r2}]", or of "{%h1, %h2}"."""
+    inside = text.strip().strip("[]")
     head, brace, rest = inside.partition("{")
     parts = [head.strip().rstrip(",").strip()]
     return parts + [part.strip() for part in rest.rstrip("} ").split(",")] if brace else parts
@@ -125,9 +61,10 @@ def _bulk(reader: StatementReader) -> ThreadStep | None:
     )
     rank = next((name for name in names if name in ("1d", "2d", "3d", "4d", "5d")), "")
     kinds = tuple(name for name in names if not rank and name in DTYPES_OF)
+    mode = next((name for name in names if name in ("tile::gather4", "tile::scatter4", "im2col")), "tile")
     reader.accept(
-        "async", "bulk", "reduce", "tensor", rank, "tile", "global", "shared::cta", "shared::cluster", "bulk_group",
-        "mbarrier::complete_tx::bytes", operation, *kinds, *_CACHES,
+        "async", "bulk", "reduce", "tensor", rank, "tile", mode, "global", "shared::cta", "shared::cluster", "bulk_group",
+        "mbarrier::complete_tx::bytes", "multicast::cluster", "cta_group::1", "cta_group::2", operation, *kinds, *_CACHES,
     )  # fmt: skip
     if (rank == "") != ("tensor" not in names) or (reduces and not operation):
         return None
@@ -137,6 +74,8 @@ def _bulk(reader: StatementReader) -> ThreadStep | None:
     if len(operands) < 2 or not (names[-1] == "bulk_group" or "bulk_group" in names or "mbarrier::complete_tx::bytes" in names):
         return None
     loads = "mbarrier::complete_tx::bytes" in names
+    mask = reader.operand(operands.pop(), "u16") if "multicast::cluster" in names else None
+    moves = [reader.operand(text, "u16") for text in _operand_parts(operands.pop())[1:]] if mode == "im2col" and loads else []
     far, near = (operands[1], operands[0]) if loads else (operands[0], operands[1])
     shared = reader.address(near)
     base, *starts = _operand_parts(far)
@@ -144,8 +83,11 @@ def _bulk(reader: StatementReader) -> ThreadStep | None:
     coordinates = [reader.operand(text, "s32") for text in starts]
     barrier = reader.address(operands[-1]) if loads else (np.zeros(1, np.uint32), 0)
     size = None if rank else reader.operand(operands[2], "u32")
-    if rank and len(coordinates) != int(rank[0]):
+    if rank and (len(coordinates), len(moves)) != _counts(mode, int(rank[0]), loads=loads):
         return None
+    takes_shared = names.count("shared::cta") + names.count("shared::cluster") == 2  # from the own CTA to a peer
+    peer_access = ASYNC_PEERS if "shared::cluster" in names else OWN
+    group = 2 if "cta_group::2" in names else 1
 
     def execute(active: Active, step: ThreadStep) -> None:
         machine = active.machine
@@ -153,18 +95,22 @@ def _bulk(reader: StatementReader) -> ThreadStep | None:
         def addresses(place: tuple[str | Words, int]) -> list[int]:
             return (active.read(place[0]).astype(np.int64) + place[1]).tolist()
 
-        at = [active.read(each).view(np.int32).tolist() for each in coordinates]
+        coordinate_words = [active.read(each).view(np.int32).tolist() for each in coordinates]
+        move_words = [active.read(each).tolist() for each in moves]
+        masks = [-1] * len(active.threads) if mask is None else active.read(mask).tolist()
         sizes = [0] * len(active.threads) if size is None else active.read(size).tolist()
         copies = zip(active.threads.tolist(), addresses(shared), addresses(tensor), addresses(barrier), sizes, strict=True)
         for number, (thread, own, far_address, barrier_address, count) in enumerate(copies):
             if rank:
-                box = _box(machine, step, thread, far_address, [words[number] for words in at][::-1], own & 0xFFFFFFFF, loads)
+                starts, offsets = ([words[number] for words in table] for table in (coordinate_words, move_words))
+                start = CopyStart(mode, starts, offsets[::-1])
+                box = tensor_box(machine, step, far_address, start, own & 0xFFFFFFFF, loads)
             else:
                 if (far_address | own | count) & 15:
                     raise fault("misaligned address", f"{step.statement.opcode} of {count} bytes: all are multiples of 16", step)
                 unit = DTYPES_OF[kinds[0]] if kinds else 16
                 positions = np.arange(count // unit)
-                box = _Box(
+                box = Box(
                     far_address + unit * positions,
                     None,
                     unit,
@@ -172,68 +118,61 @@ def _bulk(reader: StatementReader) -> ThreadStep | None:
                     np.zeros(unit, np.uint8),
                     "u8",
                 )
-            if loads:
-                _load(machine, step, thread, box, barrier_address & 0xFFFFFFFF)
-            else:
+            if not loads:
                 _store(machine, step, thread, box, operation, kinds[0] if kinds else box.kind)
+                continue
+            words, source_units = (_own_bytes if takes_shared else _loaded_bytes)(machine, step, thread, box)
+            ends = box.places[:1], np.array([barrier_address & 0xFFFFFFFF])
+            for target_rank, *counted_at in _targets(machine, step, thread, ends, masks[number], peer_access, group):
+                places = box.places & ((1 << RANK_BITS) - 1) | target_rank << RANK_BITS
+                flight = _begin_write(machine, step, thread, (places, box.size), (counted_at[0], counted_at[1]), words, peer_access)
+                if takes_shared:
+                    flight.source_cta, flight.source_units = int(machine.cta[thread]), source_units
+                    machine.shared.is_read[source_units] = flight.number
 
-    registers = (shared[0], tensor[0], barrier[0], size, *coordinates)
+    registers = (shared[0], tensor[0], barrier[0], size, mask, *coordinates, *moves)
     reads = tuple(each for each in registers if isinstance(each, str))
     return ThreadStep(statement, reads, (), lambda: None, execute=execute, size=32)
 
 
-@dataclass(frozen=True)
-class _Box:
-    """Elements of `size` bytes: where they lie in global memory (`inside` the tensor, None: all), and at which byte of the CTA's
-    shared memory. Outside lies `padding` (bytes of one element)."""
-
-    addresses: np.ndarray
-    inside: np.ndarray | None
-    size: int
-    places: np.ndarray
-    padding: np.ndarray
-    kind: str
-    tensor: Descriptor | None = None
+def _counts(mode: str, rank: int, *, loads: bool) -> tuple[int, int]:
+    """How many coordinates and how many offsets of pixels a copy has."""
+    return (5 if "4" in mode else rank), (rank - 2 if mode == "im2col" and loads else 0)
 
 
-class _OperationName:
-    """What the rules of tensor maps ask of an operation: its name, its place and its text."""
-
-    def __init__(self, step: ThreadStep) -> None:
-        self.name, self.location, self.brief = step.statement.opcode, step.place, str(step.statement)
-
-
-def _box(machine: Threads, step: ThreadStep, thread: int, address: int, starts: Sequence[int], own: int, loads: bool) -> _Box:
-    tensor_map = machine.tensor_maps.get(address)
-    if tensor_map is None:
-        raise fault("illegal instruction", f"{step.statement.opcode} through {address:#x}, where no tensor map lies", step)
-    operation_name: Any = _OperationName(step)
-    tensor = tensor_map.tensor if loads else tensor_map.tensor.store_view
-    check_alignment(operation_name, starts[-1], tensor.itemsize)
-    if not loads:
-        check_sign(operation_name, starts, "coordinates")
-    if own & 127 or (tensor_map.box[-1] * tensor.itemsize) & 15:
-        raise fault(
-            "misaligned address", f"{step.statement.opcode} at byte {own} of shared memory: must be a multiple of 128", step
-        )
-    addresses, inside = tensor.box(starts, tensor_map.box)
-    padding = np.zeros(tensor.itemsize, np.uint8)
-    if loads and inside is not None:
-        padding = np.ascontiguousarray(tensor.padding(operation_name, np.dtype(f"u{tensor.itemsize}"))).reshape(1).view(np.uint8)
-    places = swizzle_addresses(own + tensor.itemsize * np.arange(prod(tensor_map.box)), tensor_map.swizzle)
-    flat = None if inside is None else inside.reshape(-1)
-    return _Box(addresses.reshape(-1), flat, tensor.itemsize, places, padding, tensor_map.kind, tensor)
+def _targets(
+    machine: Threads, step: ThreadStep, thread: int, ends: tuple[np.ndarray, np.ndarray], mask: int, peer_access: int, group: int
+) -> list[tuple[int, int, int]]:
+    """(rank to which the box goes, CTA and byte of the mbarrier that counts it) of a load whose target and mbarrier are at `ends`
+    ([1] each), by `mask` (-1: to the one CTA of that address). The mbarrier lies in the CTA that it counts for; with `group` 2 it
+    may lie in the other one of the pair, for each pair alike (PTX ISA, cp.async.bulk.tensor, .cta_group)."""
+    threads, n = np.array([thread]), machine.shape.cluster_ctas
+    (barrier_cta,), (barrier_place,) = (each.tolist() for each in machine.shared.split(step, threads, ends[1], peer_access))
+    first_cta = int(machine.cta[thread]) // n * n
+    if mask < 0:
+        (cta,) = machine.shared.split(step, threads, ends[0], peer_access)[0].tolist()
+        if cta // group != barrier_cta // group:
+            message = f"{step.statement.opcode} to the CTA of rank {cta % n} counts at the mbarrier of rank {barrier_cta % n}"
+            raise fault("barrier misuse", message, step)
+        return [(cta - first_cta, barrier_cta, barrier_place)]
+    ranks = [rank for rank in range(16) if mask >> rank & 1]
+    if not ranks or ranks[-1] >= n:
+        raise fault("illegal instruction", f"{step.statement.opcode} to the CTAs {mask:#b} of a cluster of {n}", step)
+    parity = (barrier_cta - first_cta) % group
+    return [(rank, first_cta + rank // group * group + parity, barrier_place) for rank in ranks]
 
 
 def _bytes_at(offsets: np.ndarray, size: int) -> np.ndarray:
     return (offsets[:, None] + np.arange(size)).reshape(-1)
 
 
-def _shared_units(machine: Threads, step: ThreadStep, thread: int, box: _Box, verb: str) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets in all of shared memory of each element, the units that they lie in)."""
+def _shared_units(
+    machine: Threads, step: ThreadStep, thread: int, places: np.ndarray, size: int, verb: str, peer_access: int = OWN
+) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets in all of shared memory of elements of `size` bytes at `places`, the units that they lie in)."""
     space = machine.shared
-    offsets = space.flat_offsets(step, np.full(len(box.places), thread), box.places, box.size, verb)
-    return offsets, np.unique(space.units(offsets, box.size))
+    offsets = space.flat_offsets(step, np.full(len(places), thread), places, size, verb, peer_access)
+    return offsets, np.unique(space.units(offsets, size))
 
 
 def hold_to_proxy(machine: Threads, step: ThreadStep, threads: np.ndarray, units: np.ndarray, verb: str) -> None:
@@ -250,14 +189,11 @@ def hold_to_proxy(machine: Threads, step: ThreadStep, threads: np.ndarray, units
         raise fault("race", message, step, rule=rule_of("ordinary store"), **other_end(conflict.other_step))
 
 
-def _load(machine: Threads, step: ThreadStep, thread: int, box: _Box, barrier_address: int) -> None:
-    space, cta = machine.shared, int(machine.cta[thread])
-    barrier = barrier_at(machine, step, cta, barrier_address)
-    offsets, units = _shared_units(machine, step, thread, box, "write")
-    check_flight(machine, step, units, "write")
-    hold_to_proxy(machine, step, np.full(len(units), thread), units, "writes")
-    if conflict := space.judge.write(step, np.full(len(units), thread), units * space.judge.unit, space.judge.unit):
-        raise_race(machine, step, conflict, "shared memory", "writes", space.judge)
+_NO_UNITS = np.zeros(0, np.int64)
+
+
+def _loaded_bytes(machine: Threads, step: ThreadStep, thread: int, box: Box) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes of the box in global memory, and none of the units of shared memory."""
     words = np.empty((len(box.places), box.size), np.uint8)
     words[:] = box.padding
     inside = np.arange(len(box.places)) if box.inside is None else np.flatnonzero(box.inside)
@@ -265,16 +201,49 @@ def _load(machine: Threads, step: ThreadStep, thread: int, box: _Box, barrier_ad
         loaded = load_global(machine, step, np.full(len(inside), thread), box.addresses[inside], 1, box.size)
         loaded = box.tensor.loaded_values(loaded, None) if box.tensor else loaded
         words[inside] = np.ascontiguousarray(loaded).view(np.uint8).reshape(len(inside), -1)
-    number = machine.new_flight(step)
-    space.in_flight[units] = number
-    barrier.flights.append(BulkWrite(step, _bytes_at(offsets, box.size), words.reshape(-1), units, number))
+    return words.reshape(-1), _NO_UNITS
 
 
-def _store(machine: Threads, step: ThreadStep, thread: int, box: _Box, operation: str, kind: str) -> None:
-    space = machine.shared
-    offsets, units = _shared_units(machine, step, thread, box, "read")
+def _own_bytes(machine: Threads, step: ThreadStep, thread: int, box: Box) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes at `box.addresses` of the own shared memory, and the units that they lie in."""
+    offsets, units = _read_units(machine, step, thread, box.addresses & 0xFFFFFFFF, box.size)
+    return machine.shared.raw.reshape(-1)[_bytes_at(offsets, box.size)], units
+
+
+def _read_units(machine: Threads, step: ThreadStep, thread: int, places: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """`_shared_units` of what the async proxy reads of the own shared memory."""
+    offsets, units = _shared_units(machine, step, thread, places, size, "read")
     check_flight(machine, step, units, "read")
     hold_to_proxy(machine, step, np.full(len(units), thread), units, "reads")
+    return offsets, units
+
+
+def _begin_write(
+    machine: Threads,
+    step: ThreadStep,
+    thread: int,
+    target: tuple[np.ndarray, int],
+    barrier_place: tuple[int, int],
+    words: np.ndarray,
+    peer_access: int,
+) -> BulkWrite:
+    """`words` (uint8) will lie at the places of `target`, of as many bytes each, once the mbarrier at (CTA, byte) counts them."""
+    space, barrier = machine.shared, barrier_at(machine, step, *barrier_place)
+    hold_to_init(machine, step, *barrier_place, np.array([thread]))
+    offsets, units = _shared_units(machine, step, thread, *target, "write", peer_access)
+    check_flight(machine, step, units, "write")
+    hold_to_proxy(machine, step, np.full(len(units), thread), units, "writes")
+    if conflict := space.judge.write(step, np.full(len(units), thread), units * space.judge.unit, space.judge.unit):
+        raise_race(machine, step, conflict, "shared memory", "writes", space.judge)
+    number = machine.new_flight(step)
+    space.in_flight[units] = number
+    barrier.flights.append(BulkWrite(step, _bytes_at(offsets, target[1]), words, units, number))
+    return barrier.flights[-1]
+
+
+def _store(machine: Threads, step: ThreadStep, thread: int, box: Box, operation: str, kind: str) -> None:
+    space = machine.shared
+    offsets, units = _read_units(machine, step, thread, box.places, box.size)
     inside = np.arange(len(box.places)) if box.inside is None else np.flatnonzero(box.inside)
     held = space.raw.reshape(-1)[offsets[inside, None] + np.arange(box.size)]  # (elements, bytes)
     if len(inside):
@@ -284,7 +253,8 @@ def _store(machine: Threads, step: ThreadStep, thread: int, box: _Box, operation
         if operation:
             compute = operation_of(operation, kind)
             words = compute(load_global(machine, step, threads, box.addresses[inside], 1, box.size), words)
-        store_global(machine, step, threads, box.addresses[inside], words)
+        either_stays = machine.shape.either_row and "scatter4" in step.statement.opcode
+        store_global(machine, step, threads, box.addresses[inside], words, either_stays=either_stays)
     number = machine.new_flight(step)
     space.is_read[units] = number
     machine.bulk_reads.append(BulkGroupRead(step, thread, int(machine.bulk_committed[thread]), units, number))
@@ -326,39 +296,4 @@ def refuse_unfinished(machine: Threads) -> None:
         raise fault("race", message, step, rule=(TMA_LOAD if loads else TMA_STORE).rule.sentence)
 
 
-# -- tensor maps in memory ----------------------------------------------------------------------------------------------------
-@instruction("tensormap")
-def _tensor_map(reader: StatementReader) -> ThreadStep | None:
-    """tensormap.replace in shared memory, and tensormap.cp_fenceproxy to global memory, where copies find it."""
-    names, operands, statement = reader.modifiers, reader.operands, reader.statement
-    if names[0] == "cp_fenceproxy":
-        target, source = reader.address(operands[0]), reader.address(operands[1])
-
-        def publish(active: Active, step: ThreadStep) -> None:
-            machine = active.machine
-            places = zip(active.threads.tolist(), active.read(target[0]).tolist(), active.read(source[0]).tolist(), strict=True)
-            for thread, place, own in places:
-                fields = machine.map_fields.get((int(machine.cta[thread]), own + source[1] & 0xFFFFFFFF))
-                if fields is not None:
-                    machine.tensor_maps[place + target[1]] = TensorMapFields(dict(fields.fields)).read(step)
-
-        reads = tuple(base for base, _ in (target, source) if isinstance(base, str))
-        return ThreadStep(statement, reads, (), lambda: None, execute=publish)
-    if names[:2] != ["replace", "tile"] or "shared::cta" not in names:
-        return None
-    name, (base, offset) = names[2], reader.address(operands[0])
-    place = int(operands[1], 0) if len(operands) > 2 else 0
-    value = reader.operand(operands[-1], names[-1])
-
-    def replace(active: Active, step: ThreadStep) -> None:
-        machine = active.machine
-        words = active.read(base).tolist(), active.read(value).tolist()
-        for thread, own, word in zip(active.threads.tolist(), *words, strict=True):
-            fields = machine.map_fields.setdefault((int(machine.cta[thread]), own + offset & 0xFFFFFFFF), TensorMapFields())
-            fields.fields[name, place] = word
-
-    reads = tuple(each for each in (base, value) if isinstance(each, str))
-    return ThreadStep(statement, reads, (), lambda: None, execute=replace)
-
-
-__all__ = ["TensorMap", "end_read", "hold_to_proxy", "host_map", "refuse_unfinished", "swizzle_addresses"]
+__all__ = ["BulkGroupRead", "end_read", "hold_to_proxy", "refuse_unfinished"]

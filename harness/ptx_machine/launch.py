@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -17,12 +17,13 @@ from bitverdict.harness.emulator.memory.global_memory import GlobalMemory, Regio
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
 from bitverdict.harness.emulator.ptx.text import NotPtx
 from bitverdict.harness.emulator.triton_driver import emulated_device
-from bitverdict.harness.ptx_machine.bulk_copies import TensorMap
 from bitverdict.harness.ptx_machine.memory import GlobalSpace, Observer
 from bitverdict.harness.ptx_machine.program import KernelProgram, Parameter, read_kernel
+from bitverdict.harness.ptx_machine.tensor_maps import TensorMap
 from bitverdict.harness.ptx_machine.threads import LaunchShape, run_kernel
 
 MOST_THREADS = 1024  # of a CTA
+MOST_CTAS = 16  # of a cluster (8 without a permission of the kernel's)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class PtxKernel:
         record.name = program.function.name
         if int(program.arch[3:]) > device.capability:
             raise EmulatedFault("not modelled", f"PTX for {program.arch} on an emulated {device.arch}")
+        cluster = cluster_of(program, shape.grid)
         required = (*program.required_threads, 1, 1)[:3]
         if program.required_threads and required != shape.block:
             raise BadArgument(f"block {shape.block}: {program.function.name} says .reqntid {required}")
@@ -67,7 +69,7 @@ class PtxKernel:
         arguments = _arguments(memory, program.parameters, values)
         for region in memory.regions:
             region.changes = True
-        space = run_on(program, shape, arguments, memory.regions)
+        space = run_on(program, replace(shape, cluster=cluster), arguments, memory.regions)
         if device.options.real_values is not None:
             device.reals.end([region for region in memory.regions if space.has_stored(region)], lost=True)
 
@@ -81,10 +83,21 @@ def run_on(
 ) -> GlobalSpace:
     """Execute a launch on the storages `regions`. Where programs may wait for one another all run together, and what threads of two
     CTAs do is held to no order: atomics may make one."""
-    waits = any(opcode.startswith("atom") or "acquire" in opcode for opcode in program.opcodes)
+    waits = any(
+        opcode.startswith("atom") or ("acquire" in opcode and not opcode.startswith(("barrier", "mbarrier")))
+        for opcode in program.opcodes
+    )
     space = GlobalSpace(regions, unit=min(program.unit, 4), checks_ctas=not waits, observe=observe)
     run_kernel(program, shape, arguments, space, together=waits and shape.ctas * shape.threads <= 1 << 16)
     return space
+
+
+def cluster_of(program: KernelProgram, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The CTAs of a cluster along each axis. BadArgument where they do not divide the grid or are more than a GPU takes."""
+    x, y, z = (*program.cluster, 1, 1, 1)[:3]
+    if any(size % ctas for size, ctas in zip(grid, (x, y, z), strict=True)) or x * y * z > MOST_CTAS:
+        raise BadArgument(f"grid {grid}: clusters of {x} x {y} x {z} CTAs divide it, and have at most {MOST_CTAS}")
+    return x, y, z
 
 
 def kernel_program(text: str, name: str = "") -> KernelProgram:
@@ -148,4 +161,4 @@ def ptx_kernel(
     return PtxKernel(text, name, shared_bytes, tuple((constants or {}).items()))
 
 
-__all__ = ["PtxKernel", "kernel_program", "ptx_kernel", "run_on"]
+__all__ = ["PtxKernel", "cluster_of", "kernel_program", "ptx_kernel", "run_on"]

@@ -15,19 +15,20 @@ import numpy as np
 from bitverdict.harness.emulator.ptx.opcodes import Words
 from bitverdict.harness.ptx_machine.access import other_end, raise_race
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+from bitverdict.harness.ptx_machine.shared_space import OWN, PEERS
 from bitverdict.harness.ptx_machine.synchronisation import finish_copies
 
 if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.threads import Active, Threads
 
-_SEMANTICS = ("acquire", "release", "relaxed", "cta", "cluster", "shared", "shared::cta", "b64")
+_SEMANTICS = ("acquire", "release", "relaxed", "cta", "cluster", "shared", "shared::cta", "shared::cluster", "b64")
 
 
 Act = Callable[..., int | None]  # at the barrier of some threads; the phase that they arrive in
 Knowledge = tuple[np.ndarray, np.ndarray | None]  # what is known, and what is known to be fenced
 
 
-def _merge(one: Knowledge | None, other: Knowledge | None) -> Knowledge | None:
+def merge(one: Knowledge | None, other: Knowledge | None) -> Knowledge | None:
     if one is None or other is None:
         return one or other
     return np.maximum(one[0], other[0]), None if one[1] is None or other[1] is None else np.maximum(one[1], other[1])
@@ -42,6 +43,8 @@ class BulkWrite:
     words: np.ndarray  # uint8
     units: np.ndarray
     number: int
+    source_cta: int = -1  # whose shared memory it reads, at these units
+    source_units: np.ndarray | None = None
 
 
 @dataclass(eq=False)
@@ -58,6 +61,9 @@ class Mbarrier:
     arrivals: int = 0
     bytes: int = 0
     async_epoch: int = 0  # of what was counted
+    initialiser: int = -1  # thread
+    is_fenced: bool = False  # by the fence.mbarrier_init of that thread, which has not met its cluster since
+    met_phase: int = 0  # of the cluster's barrier: who has waited for it knows of this mbarrier; 0: none
 
     def __str__(self) -> str:
         return f"phase {self.phase}, {self.arrivals} of {self.count} arrivals and {self.bytes} bytes missing"
@@ -65,14 +71,19 @@ class Mbarrier:
     def land(self, machine: Threads, cta: int) -> None:
         """What is in flight to this barrier is in, and counted."""
         space, flights, self.flights = machine.shared, self.flights, []
+        cluster = cta // machine.shape.cluster_ctas
         for flight in flights:
-            machine.order.async_epoch[cta] += 1
-            self.async_epoch = int(machine.order.async_epoch[cta])
+            machine.order.async_epoch[cluster] += 1
+            self.async_epoch = int(machine.order.async_epoch[cluster])
             space.raw.reshape(-1)[flight.offsets] = flight.words
             space.in_flight[flight.units] = 0
             del space.steps[flight.number]
             space.judge.land(flight.step, flight.units, self.async_epoch)
             self.bytes -= len(flight.words)
+            for other in {int(flight.offsets[0]) // space.raw.shape[1], flight.source_cta} - {cta, -1}:
+                machine.cluster_phases.landings[other] = self.async_epoch, flight.step
+            if flight.source_units is not None:
+                space.is_read[flight.source_units[space.is_read[flight.source_units] == flight.number]] = 0
         self.settle(flights[-1].step if flights else self.step)
 
     def settle(self, step: ThreadStep) -> None:
@@ -84,7 +95,7 @@ class Mbarrier:
         if self.bytes == 0:
             self.phase += 1
             self.arrivals = self.count
-            self.knowledge, self.open_phase = _merge(self.knowledge, self.open_phase), None
+            self.knowledge, self.open_phase = merge(self.knowledge, self.open_phase), None
 
 
 def _misuse(step: ThreadStep, message: str, barrier: Mbarrier | None = None) -> Any:
@@ -98,27 +109,31 @@ def barrier_at(machine: Threads, step: ThreadStep, cta: int, address: int) -> Mb
     return barrier
 
 
-def by_barrier(active: Active, base: str | Words, offset: int) -> Iterator[tuple[int, int, np.ndarray]]:
-    """(CTA, address of a barrier, positions of the active threads that name it)."""
+def by_barrier(active: Active, step: ThreadStep, base: str | Words, offset: int) -> Iterator[tuple[int, int, np.ndarray]]:
+    """(CTA, byte of a barrier in its shared memory, positions of the active threads that name it)."""
     addresses = (active.read(base).astype(np.int64) + offset) & 0xFFFFFFFF
-    ctas = active.machine.cta[active.threads]
-    keys = ctas << 32 | addresses
+    peer_access = PEERS if "shared::cluster" in step.statement.opcode else OWN
+    ctas, places = active.machine.shared.split(step, active.threads, addresses, peer_access)
+    keys = ctas << 32 | places
     for key in np.unique(keys).tolist():
         yield key >> 32, key & 0xFFFFFFFF, np.flatnonzero(keys == key)
 
 
-def _hold_to_init(active: Active, step: ThreadStep, cta: int, address: int, positions: np.ndarray) -> None:
-    """The barrier was initialised before: by one of these threads, or by one that they have met since."""
-    space, threads = active.machine.shared, active.threads[positions]
+def hold_to_init(machine: Threads, step: ThreadStep, cta: int, address: int, threads: np.ndarray) -> None:
+    """The barrier was initialised before: by one of these threads, or by one that they have met since, if only at a relaxed barrier
+    of the cluster behind a fence.mbarrier_init."""
+    space, barrier = machine.shared, barrier_at(machine, step, cta, address)
+    if barrier.met_phase:
+        threads = threads[machine.cluster_phases.waits[threads] < barrier.met_phase]
     units = np.full(len(threads), (cta * space.raw.shape[1] + address) // space.judge.unit)
     if conflict := space.judge.with_writer(threads, units, space.judge.shadow.slots(units)):
-        raise_race(active.machine, step, conflict, "shared memory", "uses the barrier at", space.judge)
+        raise_race(machine, step, conflict, "shared memory", "uses the barrier at", space.judge)
 
 
 @instruction("mbarrier")
 def _mbarrier(reader: StatementReader) -> ThreadStep | None:
     kind, operands, statement = reader.modifiers[0], reader.operands, reader.statement
-    if "shared::cluster" in reader.modifiers or "noComplete" in reader.modifiers:
+    if "noComplete" in reader.modifiers:
         return None
     if kind == "init":
         reader.accept("init", *_SEMANTICS)
@@ -146,16 +161,19 @@ def _mbarrier(reader: StatementReader) -> ThreadStep | None:
         machine = active.machine
         parity = active.read(target_phase).astype(np.int64)
         passes, waits = np.zeros(len(active.threads), bool), []
-        for cta, address, positions in by_barrier(active, base, offset):
+        for cta, address, positions in by_barrier(active, step, base, offset):
             barrier = barrier_at(machine, step, cta, address)
-            _hold_to_init(active, step, cta, address, positions)
+            hold_to_init(active.machine, step, cta, address, active.threads[positions])
             barrier.land(machine, cta)
             passed = (barrier.phase - 1 & 1) == (parity[positions] & 1) if is_parity else barrier.phase != parity[positions]
             passes[positions] = passed
             acquire(machine, barrier, active.threads[positions[passed]])
             waits.append((barrier, cta, positions, parity[positions]))
         if blocks and not passes.all():
-            machine.parking = PhaseWait(step, predicate, is_parity, *_wanted_phases(active, waits)), active.threads[~passes]
+            barriers, barrier_numbers, target_phases = _wanted_phases(active, waits)
+            barrier_numbers[active.threads[passes]] = -1
+            wait = PhaseWait(step, predicate, is_parity, barriers, barrier_numbers, target_phases)
+            machine.parking = wait, active.threads[~passes]
             passes[:] = True
         active.write(predicate, passes)
 
@@ -186,7 +204,7 @@ class PhaseWait:
     target_phases: np.ndarray
 
     def __str__(self) -> str:
-        return f"an mbarrier ({self.barriers[0][0]})"
+        return f"an mbarrier ({self.barriers[self.barrier_numbers[self.barrier_numbers >= 0][0]][0]})"
 
     def passes(self, machine: Threads, is_parked: np.ndarray) -> np.ndarray:
         """Which of those parked here may go on."""
@@ -202,10 +220,11 @@ class PhaseWait:
     def acquire(self, machine: Threads, ready_threads: np.ndarray) -> None:
         for number, (barrier, _) in enumerate(self.barriers):
             acquire(machine, barrier, ready_threads[self.barrier_numbers[ready_threads] == number])
+        self.barrier_numbers[ready_threads] = -1
 
 
 def acquire(machine: Threads, barrier: Mbarrier, threads: np.ndarray) -> None:
-    """`threads`, of one CTA, have seen the last phase of `barrier` complete."""
+    """`threads`, of one cluster, have seen the last phase of `barrier` complete."""
     if not len(threads):
         return
     if barrier.knowledge is not None:
@@ -221,7 +240,7 @@ def _simple(reader: StatementReader, place: str, value: str | None, act: Act, ta
     def execute(active: Active, step: ThreadStep) -> None:
         values = active.read(operand).astype(np.int64)
         states = np.zeros(len(active.threads), np.uint64)
-        for cta, address, positions in by_barrier(active, base, offset):
+        for cta, address, positions in by_barrier(active, step, base, offset):
             states[positions] = act(active, step, cta, address, positions, values[positions]) or 0
         active.write(target, states)
 
@@ -236,10 +255,10 @@ def _init(active: Active, step: ThreadStep, cta: int, address: int, positions: n
     if (cta, address) in machine.mbarriers:
         other = machine.mbarriers[cta, address]
         raise _misuse(step, f"{step.statement.opcode} at byte {address} of shared memory, where a barrier lives already", other)
-    offsets = machine.shared.flat_offsets(step, threads[:1], np.array([address]), 8, "write")
+    offsets = machine.shared.flat_offsets(step, threads[:1], address + machine.shared.ranks(np.array([cta])), 8, "write")
     if conflict := machine.shared.judge.write(step, threads[:1], offsets, 8):
         raise_race(machine, step, conflict, "shared memory", "writes", machine.shared.judge)
-    machine.mbarriers[cta, address] = Mbarrier(step, int(counts[0]), arrivals=int(counts[0]))
+    machine.mbarriers[cta, address] = Mbarrier(step, int(counts[0]), arrivals=int(counts[0]), initialiser=int(threads[0]))
 
 
 def _invalidate(active: Active, step: ThreadStep, cta: int, address: int, positions: np.ndarray, _: np.ndarray) -> None:
@@ -248,7 +267,7 @@ def _invalidate(active: Active, step: ThreadStep, cta: int, address: int, positi
 
 
 def _expect(active: Active, step: ThreadStep, cta: int, address: int, positions: np.ndarray, sizes: np.ndarray) -> None:
-    _hold_to_init(active, step, cta, address, positions)
+    hold_to_init(active.machine, step, cta, address, active.threads[positions])
     barrier_at(active.machine, step, cta, address).bytes += int(sizes.sum())
 
 
@@ -264,42 +283,51 @@ def _expect_arrive(active: Active, step: ThreadStep, cta: int, address: int, pos
 
 
 def _arrive(active: Active, step: ThreadStep, cta: int, address: int, positions: np.ndarray, counts: np.ndarray) -> int:
-    """Arrivals of threads of one CTA; the phase that they arrive in."""
+    """Arrivals of threads of one cluster; the phase that they arrive in."""
     machine = active.machine
     barrier, phase = barrier_at(machine, step, cta, address), machine.mbarriers[cta, address].phase
-    _hold_to_init(active, step, cta, address, positions)
+    hold_to_init(active.machine, step, cta, address, active.threads[positions])
     count = int(counts.sum())
     if count > barrier.arrivals:
         raise _misuse(step, f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase", barrier)
     barrier.arrivals -= count
-    barrier.open_phase = _merge(barrier.open_phase, machine.order.release(active.threads[positions]))
+    barrier.open_phase = merge(barrier.open_phase, machine.order.release(active.threads[positions]))
     barrier.settle(step)
     return phase
 
 
 @instruction("cp")
 def _arrive_behind_copies(reader: StatementReader) -> ThreadStep | None:
-    """cp.async.mbarrier.arrive.noinc: an arrival once the thread's earlier cp.async are complete."""
+    """cp.async.mbarrier.arrive: an arrival once the thread's earlier cp.async are complete, for which the phase waits beyond its
+    count; with .noinc one of its count."""
     if "mbarrier" not in reader.modifiers or "bulk" in reader.modifiers:
         return None
     reader.accept("async", "mbarrier", "arrive", "noinc", *_SEMANTICS)
-    if "noinc" not in reader.modifiers:
-        return None
+    is_counted = "noinc" in reader.modifiers
 
     def act(active: Active, step: ThreadStep, cta: int, address: int, positions: np.ndarray, counts: np.ndarray) -> int:
+        if not is_counted:
+            barrier_at(active.machine, step, cta, address).arrivals += int(counts.sum())
         finish_copies(active.machine, active.threads[positions], -1)
         return _arrive(active, step, cta, address, positions, counts)
 
     return _simple(reader, reader.operands[0], None, act)
 
 
+def _fence_init(active: Active, step: ThreadStep) -> None:
+    for barrier in active.machine.mbarriers.values():
+        barrier.is_fenced |= not barrier.met_phase and barrier.initialiser in active.threads
+
+
 @instruction("fence")
 def _proxy_fence(reader: StatementReader) -> ThreadStep | None:
-    """fence.proxy.async orders generic writes before what the async proxy does; fence.mbarrier_init and the fences of tensor maps
-    order what is at once here."""
+    """fence.proxy.async orders generic writes before what the async proxy does, fence.mbarrier_init the inits of its threads before
+    the next barrier of the cluster; the fences of tensor maps order what is at once here."""
     names = reader.modifiers
-    if "mbarrier_init" in names or "tensormap::generic" in names:
+    if "tensormap::generic" in names:
         return ThreadStep(reader.statement, (), (), lambda: None)
+    if "mbarrier_init" in names:
+        return ThreadStep(reader.statement, (), (), lambda: None, execute=_fence_init)
     if names[:2] != ["proxy", "async"] and names[:2] != ["proxy", "async::generic"]:
         return None
     reader.accept("proxy", "async", "shared::cta", "shared::cluster", "global")
@@ -311,4 +339,4 @@ def _proxy_fence(reader: StatementReader) -> ThreadStep | None:
     return ThreadStep(reader.statement, (), (), lambda: None, execute=execute)
 
 
-__all__ = ["BulkWrite", "Mbarrier", "barrier_at", "by_barrier"]
+__all__ = ["BulkWrite", "Mbarrier", "barrier_at", "by_barrier", "hold_to_init"]

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.threads import Active
 
 SPECIAL_REGISTERS = {
-    **{f"%{name}.{axis}": 32 for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"},
+    **{
+        f"%{name}.{axis}": 32
+        for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+        for axis in "xyz"
+    },
     **{f"%cluster_{name}": 32 for name in ("ctarank", "nctarank")},
+    "%is_explicit_cluster": 1,
     **{f"%{name}": 32 for name in ("laneid", "warpid", "nwarpid", "dynamic_smem_size")},
     **{f"%lanemask_{name}": 32 for name in ("lt", "le", "gt", "ge", "eq")},
 }
@@ -126,6 +131,7 @@ class KernelProgram:
     blocks: list[Block]
     order: list[int]
     required_threads: tuple[int, ...]  # `.reqntid`; () where the kernel does not say
+    cluster: tuple[int, ...]  # `.reqnctapercluster`, likewise
     unit: int  # bytes of the narrowest access to memory
     arch: str  # "sm_80"
     opcodes: list[str] = field(init=False)
@@ -202,7 +208,7 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
     if target is None:
         raise NotPtx("this module names no .target")
     function.registers |= SPECIAL_REGISTERS
-    function.locals |= shared
+    function.registers |= dict.fromkeys(shared, 32)
     parameters = _parameters(text, function.name)
     starts = accumulate((-(-parameter.size // 256) * 256 for parameter in parameters), initial=PARAMETERS)
     function.locals |= {parameter.name: start for parameter, start in zip(parameters, starts, strict=False)}
@@ -218,7 +224,8 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
         dynamic,
         blocks,
         reverse_postorder(blocks),
-        _required_threads(text, function.name),
+        _required_sizes(text, function.name, "reqntid"),
+        _required_sizes(text, function.name, "reqnctapercluster"),
         min([step.size // 8 for block in blocks for step in block.steps if isinstance(step, ThreadStep) and step.size] or [4]),
         target[1],
     )
@@ -278,9 +285,9 @@ def _parameters(text: str, name: str) -> tuple[Parameter, ...]:
     )
 
 
-def _required_threads(text: str, name: str) -> tuple[int, ...]:
+def _required_sizes(text: str, name: str, directive: str) -> tuple[int, ...]:
     header = re.search(rf"\.entry\s+{re.escape(name)}\s*(?:\([^)]*\))?([^{{]*)", text, re.S)
-    sizes = re.search(r"\.reqntid\s+([\d, ]+)", header[1]) if header else None
+    sizes = re.search(rf"\.{directive}\s+([\d, ]+)", header[1]) if header else None
     return tuple(int(size) for size in sizes[1].split(",")) if sizes else ()
 
 

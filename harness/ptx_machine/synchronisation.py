@@ -11,6 +11,7 @@ from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, 
 from bitverdict.harness.ptx_machine.thread_order import WARP
 
 if TYPE_CHECKING:
+    from bitverdict.harness.ptx_machine.clusters import ClusterWait
     from bitverdict.harness.ptx_machine.mbarriers import PhaseWait
     from bitverdict.harness.ptx_machine.threads import Active, Copy, Threads
 
@@ -43,7 +44,7 @@ class Barrier:
         return f"barrier {self.number}"
 
 
-def complete(threads: Threads, barrier: Barrier | PhaseWait, is_parked: np.ndarray) -> np.ndarray:
+def complete(threads: Threads, barrier: Barrier | PhaseWait | ClusterWait, is_parked: np.ndarray) -> np.ndarray:
     """The threads parked at `barrier` whose CTA is complete there."""
     if not isinstance(barrier, Barrier):
         passes: np.ndarray = barrier.passes(threads, is_parked)
@@ -57,7 +58,7 @@ def complete(threads: Threads, barrier: Barrier | PhaseWait, is_parked: np.ndarr
     return np.flatnonzero(is_parked & is_complete[threads.cta])
 
 
-def release(threads: Threads, barrier: Barrier | PhaseWait, ready_threads: np.ndarray) -> None:
+def release(threads: Threads, barrier: Barrier | PhaseWait | ClusterWait, ready_threads: np.ndarray) -> None:
     """Those who met at `barrier` know of each other."""
     if not isinstance(barrier, Barrier):
         barrier.acquire(threads, ready_threads)
@@ -99,6 +100,8 @@ def _wait_at_barrier(active: Active, step: ThreadStep) -> None:
 def _barrier(reader: StatementReader) -> ThreadStep | None:
     """bar.sync a{, b}, barrier.sync; bar.warp.sync, whose threads are together."""
     statement = reader.statement
+    if reader.modifiers[0] == "cluster":
+        return None
     if "warp" in reader.modifiers:
         reader.accept("warp", "sync")
         mask = reader.operand(reader.operands[0], "b32")

@@ -9,39 +9,40 @@ ASYNC_EPOCH = 1 << 30  # epochs of the async proxy are beyond all of threads'
 
 
 class Order:
-    """Which accesses each thread knows to have ended: `known` [threads, warps of its CTA and the async proxy], by the epoch of the
-    warp. Epochs up to `first_epoch` are those of CTAs that ran before. Of generic writes `fenced` says which a proxy fence is known
-    to be behind (PTX ISA 8.6), where a program has the async proxy."""
+    """Which accesses each thread knows to have ended: `known` [threads, warps of its cluster and the async proxy], by the epoch of
+    the warp. Epochs up to `first_epoch` are those of CTAs that ran before. Of generic writes `fenced` says which a proxy fence is
+    known to be behind (PTX ISA 8.6), where a program has the async proxy. `threads` and `warps` are those of a cluster of
+    `cluster_ctas` CTAs."""
 
-    def __init__(self, ctas: int, threads: int, first_epoch: int = 0, *, has_proxies: bool = False) -> None:
-        self.threads, self.warps = threads, threads // WARP
+    def __init__(self, ctas: int, threads: int, first_epoch: int = 0, *, cluster_ctas: int = 1, has_proxies: bool = False) -> None:
+        self.cta_threads, self.threads, self.warps = threads, cluster_ctas * threads, cluster_ctas * threads // WARP
         self.known = np.full((ctas * threads, self.warps + 1), first_epoch, np.int32)
         self.fenced = self.known.copy() if has_proxies else None
-        self.async_epoch = np.full(ctas, ASYNC_EPOCH, np.int32)
-        self.epoch = np.full(ctas * self.warps, first_epoch + 1, np.int32)  # of each warp of each CTA
+        self.async_epoch = np.full(ctas // cluster_ctas, ASYNC_EPOCH, np.int32)
+        self.epoch = np.full(ctas * threads // WARP, first_epoch + 1, np.int32)  # of each warp of each CTA
         self._common: int | None = first_epoch
 
     @property
     def common(self) -> int:
-        """What was done up to this epoch every thread knows of, of every warp of its CTA."""
+        """What was done up to this epoch every thread knows of, of every warp of its cluster."""
         if self._common is None:
             self._common = int(self.known[:, : self.warps].min())
         return self._common
 
     def synchronise(self, threads: np.ndarray) -> None:
-        """`threads` of one CTA have met: each knows what any of them knew, and what they have done."""
+        """`threads` of one cluster have met: each knows what any of them knew, and what they have done."""
         self.acquire(threads, *self.release(threads))
 
     def release(self, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """What `threads` of one CTA make known to whoever acquires it: what any of them knew, and what they have done."""
+        """What `threads` of one cluster make known to whoever acquires it: what any of them knew, and what they have done."""
         warps = np.unique(threads // WARP)
-        known = self.known[threads].max(axis=0)  # (warps of the CTA and the async proxy,)
+        known = self.known[threads].max(axis=0)  # (warps of the cluster and the async proxy,)
         known[warps % self.warps] = self.epoch[warps]
         self.epoch[warps] += 1
         return known, None if self.fenced is None else self.fenced[threads].max(axis=0)
 
     def acquire(self, threads: np.ndarray, known: np.ndarray, fenced: np.ndarray | None) -> None:
-        """`threads` of one CTA know of what was released."""
+        """`threads` of one cluster know of what was released."""
         self.known[threads] = np.maximum(self.known[threads], known)
         if self.fenced is not None and fenced is not None:
             self.fenced[threads] = np.maximum(self.fenced[threads], fenced)
@@ -57,6 +58,10 @@ class Order:
 
     def synchronise_ctas(self, ctas: np.ndarray) -> None:
         """All threads of each of `ctas` have met."""
+        if self.cta_threads < self.threads:
+            for cta in ctas.tolist():
+                self.synchronise(np.arange(cta * self.cta_threads, (cta + 1) * self.cta_threads))
+            return
         epochs = self.epoch.reshape(-1, self.warps)
         known = self.known.reshape(-1, self.threads, self.warps + 1)
         by_async = known[ctas, :, -1].max(axis=1)
@@ -87,5 +92,5 @@ class Order:
         return self.epoch[threads // WARP]
 
     def knows(self, threads: np.ndarray, others: np.ndarray, epochs: np.ndarray) -> np.ndarray:
-        """Whether each of `threads` knows what the thread of its CTA in `others` did in its warp's `epochs`."""
+        """Whether each of `threads` knows what the thread of its cluster in `others` did in its warp's `epochs`."""
         return (others == threads) | (self.known[threads, others // WARP % self.warps] >= epochs)

@@ -19,17 +19,19 @@ from bitverdict.harness.emulator.ptx.steps import Block, Step
 from bitverdict.harness.ptx_machine import (  # noqa: F401 -- system_calls and others register their instructions
     access,
     bulk_copies,
+    clusters,
     mbarriers,
     synchronisation,
     system_calls,
     warp_instructions,
     warpgroups,
 )
-from bitverdict.harness.ptx_machine.bulk_copies import BulkGroupRead, TensorMap, TensorMapFields
+from bitverdict.harness.ptx_machine.bulk_copies import BulkGroupRead
 from bitverdict.harness.ptx_machine.mbarriers import Mbarrier
 from bitverdict.harness.ptx_machine.memory import GlobalSpace
 from bitverdict.harness.ptx_machine.program import PARAMETERS, KernelProgram, ThreadStep, fault
 from bitverdict.harness.ptx_machine.shared_space import SharedSpace
+from bitverdict.harness.ptx_machine.tensor_maps import TensorMap, TensorMapFields
 from bitverdict.harness.ptx_machine.thread_order import WARP, Order
 
 LANES = 1 << 13  # worked on at once where a grid is larger: the registers of a kernel stay in the caches
@@ -57,10 +59,16 @@ class LaunchShape:
     shared_bytes: int = 0  # for `.extern .shared`
     constants: tuple[tuple[str, object], ...] = ()  # variables of the module that the host wrote: name and buffer
     takes_other_words: bool = False  # lanes of a warp may store other words to one place: what an H100 keeps stays
+    either_row: bool = False  # rows of scatters to one row may differ: either stays
+    cluster: tuple[int, int, int] = (1, 1, 1)  # CTAs, which divide the grid along each axis
 
     @property
     def ctas(self) -> int:
         return math.prod(self.grid)
+
+    @property
+    def cluster_ctas(self) -> int:
+        return math.prod(self.cluster)
 
     @property
     def threads(self) -> int:
@@ -96,11 +104,15 @@ class Threads(Frame):
         super().__init__(program, lanes)  # type: ignore[arg-type]  # has the function and the blocks of one
         self.kernel, self.shape, self.memory, self.arch = program, shape, memory, program.arch
         self.registers = _Registers(program.function.registers)
-        self.order = Order(count, shape.threads, memory.last_epoch, has_proxies=program.has_async_proxy)
+        self.order = Order(
+            count, shape.threads, memory.last_epoch, cluster_ctas=shape.cluster_ctas, has_proxies=program.has_async_proxy
+        )
         memory.begin_batch(self.order, first_cta * shape.threads)
         dynamic = max(program.shared.values(), default=0) if program.has_dynamic_shared else program.shared_bytes
         self.shared = SharedSpace.empty(count, dynamic + shape.shared_bytes, self.order, min(program.unit, 4))
         self.shared.observe = memory.observe
+        self.shared.reach = self._reach_peers
+        self.cluster_phases = clusters.ClusterPhases(lanes, count, self.order.warps)
         self.all = np.arange(lanes)
         self.live = np.ones(lanes, bool)
         self.cta = self.all // shape.threads
@@ -117,6 +129,8 @@ class Threads(Frame):
         self.products = warpgroups.Products(lanes)
         self._steps = 0
         self._fill_special(first_cta, count)
+        ranks = self.shared.ranks(self.cta if shape.cluster_ctas > 1 else np.zeros(1, np.int64))
+        self.registers |= {name: (offset + ranks).astype(np.uint32) for name, offset in program.shared.items()}
         end = sum(-(-parameter.size // 256) * 256 for parameter in program.parameters)
         self.parameters = np.full(end + 1, -1, np.int16)  # by byte behind PARAMETERS; -1: of no parameter
         for parameter, words in zip(program.parameters, arguments, strict=True):
@@ -135,6 +149,9 @@ class Threads(Frame):
         """Write `words` into the register of `lanes`, which wait."""
         self._merge(name, words, lanes)
 
+    def _reach_peers(self, step: ThreadStep, threads: np.ndarray, ctas: np.ndarray, is_async: bool) -> None:
+        clusters.reach_peers(self, step, threads, ctas, is_async=is_async)
+
     def new_flight(self, step: ThreadStep) -> int:
         """The number of an operation that uses shared memory on its own time."""
         self.copy_numbers += 1
@@ -144,12 +161,20 @@ class Threads(Frame):
     def _fill_special(self, first_cta: int, count: int) -> None:
         shape, registers = self.shape, self.registers
         thread = np.tile(np.arange(shape.threads), count)
-        cta = first_cta + self.cta
-        for name, number, sizes in (("tid", thread, shape.block), ("ctaid", cta, shape.grid)):
+        cluster, rank = divmod(first_cta + self.cta, shape.cluster_ctas)  # CTAs of a cluster follow one another
+        clusters_of_grid = tuple(size // ctas for size, ctas in zip(shape.grid, shape.cluster, strict=True))
+        for name, total, number, sizes in (
+            ("tid", "ntid", thread, shape.block),
+            ("clusterid", "nclusterid", cluster, clusters_of_grid),
+            ("cluster_ctaid", "cluster_nctaid", rank, shape.cluster),
+        ):
             for axis, size in zip("xyz", sizes, strict=True):
                 registers[f"%{name}.{axis}"] = (number % size if axis != "z" else number).astype(np.uint32)
                 number = number // size
-                registers[f"%n{name}.{axis}"] = np.array([size], np.uint32)
+                registers[f"%{total}.{axis}"] = np.array([size], np.uint32)
+        for axis, size, ctas in zip("xyz", shape.grid, shape.cluster, strict=True):
+            registers[f"%ctaid.{axis}"] = registers[f"%clusterid.{axis}"] * np.uint32(ctas) + registers[f"%cluster_ctaid.{axis}"]
+            registers[f"%nctaid.{axis}"] = np.array([size], np.uint32)
         lane = (thread % WARP).astype(np.uint32)
         bit = np.uint32(1)
         registers |= {
@@ -162,8 +187,9 @@ class Threads(Frame):
             "%lanemask_ge": ~((bit << lane) - bit),
             "%lanemask_gt": ~(((bit << lane) - bit) | bit << lane),
             "%dynamic_smem_size": np.array([shape.shared_bytes], np.uint32),
-            "%cluster_ctarank": np.zeros(1, np.uint32),
-            "%cluster_nctarank": np.ones(1, np.uint32),
+            "%cluster_ctarank": rank.astype(np.uint32),
+            "%cluster_nctarank": np.array([shape.cluster_ctas], np.uint32),
+            "%is_explicit_cluster": np.array([bool(self.kernel.cluster)]),
         }
         self.live &= thread < math.prod(shape.block)
 
@@ -198,6 +224,8 @@ class Threads(Frame):
                     lanes_by_block.setdefault(target, []).append(target_lanes)
                 else:
                     self.live[target_lanes] = False
+                    if self.shape.cluster_ctas > 1:
+                        clusters.leave(self, target_lanes)
                     if self.parked:
                         self._release_barriers(lanes_by_block)
             if self.parking is not None:
@@ -312,7 +340,8 @@ def run_kernel(
 ) -> None:
     """Execute a launch on `memory`. `arguments`: words [1] of each parameter's width. `together`: all CTAs at once, because some
     wait for others. An EmulatedFault for what is wrong with it."""
-    per_batch = shape.ctas if together else max(1, LANES // shape.threads)
+    cluster = shape.cluster_ctas
+    per_batch = shape.ctas if together else max(1, LANES // (cluster * shape.threads)) * cluster
     with np.errstate(all="ignore"):
         for first_cta in range(0, shape.ctas, per_batch):
             threads = Threads(program, shape, first_cta, min(per_batch, shape.ctas - first_cta), memory, arguments)

@@ -15,8 +15,9 @@ import numpy as np
 from bitverdict.harness.emulator.async_rules import WGMMA
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words
 from bitverdict.harness.ptx_machine.access import check_flight, other_end
-from bitverdict.harness.ptx_machine.bulk_copies import end_read, hold_to_proxy, swizzle_addresses
+from bitverdict.harness.ptx_machine.bulk_copies import end_read, hold_to_proxy
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+from bitverdict.harness.ptx_machine.tensor_maps import swizzle_addresses
 from bitverdict.harness.ptx_machine.thread_order import WARP
 from bitverdict.harness.ptx_machine.warp_instructions import BITS, accumulator_of, codes_of, fragments_of, product_of
 
@@ -229,6 +230,7 @@ def _matrix(
         places = row // 8 * stride + row % 8 * width + column * size
     else:
         places = row // 8 * stride + row % 8 * UNIT + column * size // UNIT * leading_offset + column * size % UNIT
+    start += space.ranks(machine.cta[first_threads])  # a descriptor has the byte in the own CTA
     addresses = swizzle_addresses(start[:, None, None] + places, mode)  # (warpgroups, rows, k)
     threads = np.broadcast_to(first_threads[:, None, None], addresses.shape).reshape(-1)
     offsets = space.flat_offsets(step, threads, addresses.reshape(-1), size, "read")

@@ -129,7 +129,7 @@ def test_lanes_that_store_other_words_leave_an_h100s(is_told: bool, said: str, m
     registers one after another stores by the first lane alone."""
     if not is_told:
         told = below_the_tile_program.LaunchShape
-        monkeypatch.setattr(below_the_tile_program, "LaunchShape", lambda *fields, takes_other_words: told(*fields))
+        monkeypatch.setattr(below_the_tile_program, "LaunchShape", lambda *fields, takes_other_words, **more: told(*fields, **more))
     twin = PtxTwin()
     with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=True, probes=(twin,))) as device:
         torch.manual_seed(3)

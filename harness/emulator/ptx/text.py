@@ -138,9 +138,8 @@ def _name_each_value(function: Function) -> None:
 
 
 def _without_debugging(text: str) -> str:
-    text = re.sub(
-        r"^\s*\.(loc|file|reqntid|maxntid|minnctapersm|maxnreg|pragma|maxclusterrank|explicitcluster)\b[^\n]*", "", text, flags=re.M
-    )
+    names = "loc|file|reqntid|maxntid|minnctapersm|maxnreg|pragma|maxclusterrank|explicitcluster|reqnctapercluster"
+    text = re.sub(rf"^\s*\.({names})\b[^\n]*", "", text, flags=re.M)
     return re.sub(r"\.section\b[^{]*\{[^}]*\}", "", text, flags=re.S)
 
 

@@ -15,7 +15,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from tests.faults.mutants import replaced_once
 from tests.support.emulated_launches import SCHEDULES, load
 
@@ -78,7 +78,9 @@ def expected(image: np.ndarray, form: Form) -> np.ndarray:
     return found
 
 
-def loaded(form: Form, schedule: str = "eager", bytes_: int = BYTES, kernel=pixels) -> tuple[np.ndarray, np.ndarray]:
+def loaded(
+    form: Form, schedule: str = "eager", bytes_: int = BYTES, kernel=pixels, options: LaunchOptions | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """(got, expected)."""
     image, out = torch.randn(form.shape, generator=torch.Generator().manual_seed(0)), torch.empty(PIXELS, CHANNELS)
     layout = gl.NVMMASharedLayout(swizzle_byte_width=32, element_bitwidth=32, rank=2)
@@ -86,7 +88,7 @@ def loaded(form: Form, schedule: str = "eager", bytes_: int = BYTES, kernel=pixe
         image, [PIXELS, CHANNELS], layout, form.padding, element_strides=[1, *form.steps, 1],
         pixel_box_lower_corner=list(form.lower), pixel_box_upper_corner=list(form.upper),
     )  # fmt: skip
-    with emulated("sm_90", schedule):
+    with emulated("sm_90", schedule, options=options):
         kernel[(1,)](
             box, TensorDescriptor.from_tensor(out, [PIXELS, CHANNELS], layout), *form.start, bytes_, *form.offsets, num_warps=4
         )
