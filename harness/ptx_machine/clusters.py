@@ -121,8 +121,8 @@ def _arrive(active: Active, step: ThreadStep) -> None:
     for cluster in np.unique(threads // of_cluster).tolist():
         here = threads[threads // of_cluster == cluster]
         key = cluster, int(phases.arrivals[here[0]])
-        if step.options == "release":
-            phases.knowledge[key] = merge(phases.knowledge.get(key), machine.order.release(here))
+        released = machine.order.release(here, is_relaxed="relaxed" in step.statement.opcode)
+        phases.knowledge[key] = merge(phases.knowledge.get(key), released)
         for barrier in machine.mbarriers.values():
             if barrier.is_fenced and barrier.initialiser in here:
                 barrier.is_fenced, barrier.met_phase = False, key[1]
@@ -151,8 +151,7 @@ def _cluster_barrier(reader: StatementReader) -> ThreadStep | None:
     reader.accept("cluster", "arrive", "wait", "aligned", "release", "relaxed", "acquire")
     if "wait" in names:
         return ThreadStep(reader.statement, (), (), lambda: None, execute=_wait, ends_block=True)
-    options = "relaxed" if "relaxed" in names else "release"
-    return ThreadStep(reader.statement, (), (), lambda: None, execute=_arrive, options=options)
+    return ThreadStep(reader.statement, (), (), lambda: None, execute=_arrive)
 
 
 # -- addresses ----------------------------------------------------------------------------------------------------------------

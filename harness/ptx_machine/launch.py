@@ -23,6 +23,7 @@ from bitverdict.harness.ptx_machine.tensor_maps import TensorMap
 from bitverdict.harness.ptx_machine.threads import LaunchShape, run_kernel
 
 MOST_THREADS = 1024  # of a CTA
+SLOW, FAST = 32, 1 << 20  # by which a clock goes on when it is read, in ns or cycles: words must be the same
 MOST_CTAS = 16  # of a cluster (8 without a permission of the kernel's)
 
 
@@ -82,13 +83,20 @@ def run_on(
     observe: Observer | None = None,
 ) -> GlobalSpace:
     """Execute a launch on the storages `regions`. Where programs may wait for one another all run together, and what threads of two
-    CTAs do is held to no order: atomics may make one."""
+    CTAs do is held to no order: atomics may make one. A kernel that reads a clock runs by a slow one and by a fast one: "not
+    modelled" where its words differ."""
     waits = any(
         opcode.startswith("atom") or ("acquire" in opcode and not opcode.startswith(("barrier", "mbarrier")))
         for opcode in program.opcodes
     )
-    space = GlobalSpace(regions, unit=min(program.unit, 4), checks_ctas=not waits, observe=observe)
-    run_kernel(program, shape, arguments, space, together=waits and shape.ctas * shape.threads <= 1 << 16)
+    together = waits and shape.ctas * shape.threads <= 1 << 16
+    by_slow_clock = [replace(region, raw=region.raw.copy()) for region in regions] if program.reads_clock else []
+    for tick, on in ((SLOW, by_slow_clock), (FAST, regions))[not program.reads_clock :]:
+        space = GlobalSpace(on, unit=min(program.unit, 4), checks_ctas=not waits, observe=observe)
+        run_kernel(program, replace(shape, tick=tick), arguments, space, together=together)
+    for slow, fast in zip(by_slow_clock, regions, strict=False):
+        if not np.array_equal(slow.raw, fast.raw):
+            raise EmulatedFault("not modelled", f"words of {fast.name} depend on how fast a clock goes, which nobody knows")
     return space
 
 

@@ -291,7 +291,8 @@ def _arrive(active: Active, step: ThreadStep, cta: int, address: int, positions:
     if count > barrier.arrivals:
         raise _misuse(step, f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase", barrier)
     barrier.arrivals -= count
-    barrier.open_phase = merge(barrier.open_phase, machine.order.release(active.threads[positions]))
+    released = machine.order.release(active.threads[positions], is_relaxed="relaxed" in step.statement.opcode)
+    barrier.open_phase = merge(barrier.open_phase, released)
     barrier.settle(step)
     return phase
 

@@ -37,7 +37,8 @@ SPECIAL_REGISTERS = {
     **{f"%{name}": 32 for name in ("laneid", "warpid", "nwarpid", "dynamic_smem_size")},
     **{f"%lanemask_{name}": 32 for name in ("lt", "le", "gt", "ge", "eq")},
 }
-"""Bits of the registers that the machine fills (PTX ISA, chapter 10). Any other, a clock for one, is refused by name."""
+"""Bits of the registers that the machine fills (PTX ISA, chapter 10). Any other, that of a multiprocessor, is refused by name."""
+CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")  # which only mov reads
 
 
 PARAMETERS = 0xF0000000  # where parameters lie, each from a multiple of 256: of a tensor map or a struct a kernel takes the address
@@ -136,6 +137,7 @@ class KernelProgram:
     arch: str  # "sm_80"
     opcodes: list[str] = field(init=False)
     has_async_proxy: bool = field(init=False)
+    has_relaxed_arrivals: bool = field(init=False)
     fragments: frozenset[str] = field(init=False)  # registers of wgmma
 
     def __post_init__(self) -> None:
@@ -143,8 +145,13 @@ class KernelProgram:
         self.has_async_proxy = any(
             re.match(r"wgmma|tcgen05|cp\.(reduce\.)?async\.bulk|fence\.proxy\.async", name) for name in self.opcodes
         )
+        self.has_relaxed_arrivals = any(re.match(r"m?barrier\..*relaxed", name) for name in self.opcodes)
         steps = [step for block in self.blocks for step in block.steps if step.statement.opcode.startswith("wgmma.mma")]
         self.fragments = frozenset(name for step in steps for name in (*step.reads, *step.writes))
+
+    @property
+    def reads_clock(self) -> bool:
+        return any(operand in CLOCKS for block in self.blocks for step in block.steps for operand in step.statement.operands)
 
     @property
     def sums_that_may_be_fused(self) -> int:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, bits
+from bitverdict.harness.ptx_machine.program import CLOCKS, StatementReader, ThreadStep, fault, instruction
 from bitverdict.harness.ptx_machine.thread_order import WARP
 
 if TYPE_CHECKING:
@@ -162,15 +163,38 @@ def _meet_in_warp(active: Active, step: ThreadStep) -> None:
 
 @instruction("membar", "fence")
 def _fence(reader: StatementReader) -> ThreadStep | None:
-    """A fence orders what a thread does among other threads that synchronise with it: it moves no words here."""
+    """A fence orders what a thread does among other threads that synchronise with it, by a relaxed arrival behind it: it moves no
+    words."""
     if any(name in ("proxy", "mbarrier_init") for name in reader.modifiers):
         return None
-    return ThreadStep(reader.statement, (), (), lambda: None)
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        reaches = "cta" not in reader.modifiers or active.machine.shape.cluster_ctas == 1
+        if reaches and active.machine.kernel.has_relaxed_arrivals:
+            active.machine.order.fence(active.threads)
+
+    return ThreadStep(reader.statement, (), (), lambda: None, execute=execute)
 
 
 @instruction("prefetch", "prefetchu", "nanosleep", "discard", "applypriority")
 def _hint(reader: StatementReader) -> ThreadStep:
     return ThreadStep(reader.statement, (), (), lambda: None)
+
+
+@instruction("mov")
+def _clock(reader: StatementReader) -> ThreadStep | None:
+    """A clock, which goes on by `LaunchShape.tick` whenever it is read: no word may depend on how fast (`launch.run_on`)."""
+    target, name = reader.operands
+    if name not in CLOCKS:
+        return None
+    width, shift = bits(reader.modifiers[-1]), np.uint64(32 * name.endswith("_hi"))
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        active.machine.clock += active.machine.shape.tick
+        time = np.array([active.machine.clock], np.uint64) >> shift
+        active.write(target, np.broadcast_to(time.astype(DTYPES[width]), len(active.threads)))
+
+    return ThreadStep(reader.statement, (), (target,), lambda: None, execute=execute)
 
 
 @instruction("createpolicy")

@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "tf32", "tf32")  # elements, by CUDA's number
 DEVICE_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12)  # CUDA's number, by that of tensormap.replace.elemtype
-SWIZZLES = {
-    0: 0,
-    1: 1,
-    2: 3,
-    3: 7,
-}  # bits of the row within its 8 that are exchanged into units of 16 bytes: none, 32, 64, 128 bytes
+SWIZZLES = (0, 1, 3, 7)  # bits of the row within its 8 that are exchanged into units of 16 bytes: none, 32, 64, 128 bytes
 
 
 def swizzle_addresses(addresses: np.ndarray, mode: int) -> np.ndarray:

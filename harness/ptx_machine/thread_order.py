@@ -18,6 +18,7 @@ class Order:
         self.cta_threads, self.threads, self.warps = threads, cluster_ctas * threads, cluster_ctas * threads // WARP
         self.known = np.full((ctas * threads, self.warps + 1), first_epoch, np.int32)
         self.fenced = self.known.copy() if has_proxies else None
+        self.at_fence: np.ndarray | None = None  # what `known` was at the last fence of each thread
         self.async_epoch = np.full(ctas // cluster_ctas, ASYNC_EPOCH, np.int32)
         self.epoch = np.full(ctas * threads // WARP, first_epoch + 1, np.int32)  # of each warp of each CTA
         self._common: int | None = first_epoch
@@ -33,9 +34,22 @@ class Order:
         """`threads` of one cluster have met: each knows what any of them knew, and what they have done."""
         self.acquire(threads, *self.release(threads))
 
-    def release(self, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """What `threads` of one cluster make known to whoever acquires it: what any of them knew, and what they have done."""
+    def fence(self, threads: np.ndarray) -> None:
+        """`threads` have executed a fence: what they know and have done is released by a relaxed arrival behind it."""
+        if self.at_fence is None:
+            self.at_fence = np.zeros_like(self.known)
+        warps = threads // WARP
+        self.at_fence[threads] = self.known[threads]
+        self.at_fence[threads, warps % self.warps] = self.epoch[warps]
+        self.epoch[np.unique(warps)] += 1
+
+    def release(self, threads: np.ndarray, *, is_relaxed: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
+        """What `threads` of one cluster make known to whoever acquires it: what any of them knew, and what they have done. A
+        relaxed arrival makes known what was so at a fence before it."""
         warps = np.unique(threads // WARP)
+        if is_relaxed:
+            at_fence = np.zeros(self.warps + 1, np.int32) if self.at_fence is None else self.at_fence[threads].max(axis=0)
+            return at_fence, None if self.fenced is None else np.minimum(self.fenced[threads].max(axis=0), at_fence)
         known = self.known[threads].max(axis=0)  # (warps of the cluster and the async proxy,)
         known[warps % self.warps] = self.epoch[warps]
         self.epoch[warps] += 1

@@ -58,6 +58,7 @@ class LaunchShape:
     block: tuple[int, int, int]
     shared_bytes: int = 0  # for `.extern .shared`
     constants: tuple[tuple[str, object], ...] = ()  # variables of the module that the host wrote: name and buffer
+    tick: int = 1  # by which a clock goes on when it is read
     takes_other_words: bool = False  # lanes of a warp may store other words to one place: what an H100 keeps stays
     either_row: bool = False  # rows of scatters to one row may differ: either stays
     cluster: tuple[int, int, int] = (1, 1, 1)  # CTAs, which divide the grid along each axis
@@ -127,7 +128,7 @@ class Threads(Frame):
         self.map_fields: dict[tuple[int, int], TensorMapFields] = {}
         self.bulk_reads: list[BulkGroupRead] = []
         self.products = warpgroups.Products(lanes)
-        self._steps = 0
+        self._steps = self.clock = 0
         self._fill_special(first_cta, count)
         ranks = self.shared.ranks(self.cta if shape.cluster_ctas > 1 else np.zeros(1, np.int64))
         self.registers |= {name: (offset + ranks).astype(np.uint32) for name, offset in program.shared.items()}

@@ -185,7 +185,7 @@ def test_sums_that_ptxas_may_fuse_are_an_advice() -> None:
         assert sum("1 sums of kernel take a product" in advice for advice in device.advice) == expected
 
 
-FILE, FORMS = (Path(__file__).with_name(name) for name in ("sums.cu", "forms.cu"))
+FILE, FORMS, HISTOGRAM = (Path(__file__).with_name(name) for name in ("sums.cu", "forms.cu", "cluster_histogram.cu"))
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="CUDA C++ is compiled by nvcc, which is not here")
 
 
@@ -227,6 +227,21 @@ def test_a_template_without_its_barrier_is_a_race(syncs: str) -> None:
             run(y, x)
     line = next(number for number, text in enumerate(FILE.read_text().split("\n"), 1) if "part[t + s]" in text)
     assert seen.value.location.endswith(f"sums.cu:{line}")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("meets", ["true", "false"])
+def test_a_cluster_counts_in_the_shared_memory_of_its_ctas(meets: str) -> None:
+    """By cooperative groups; without the last meeting a CTA may end while others still count in its memory."""
+    x, y = torch.randint(0, 128, (2, 128), dtype=torch.int32), torch.zeros(2, 128, dtype=torch.int32)
+    with emulated("sm_90"):
+        run = bv.cuda_kernel(HISTOGRAM, f"histogram<{meets}>")[8, 32]
+        if meets == "true":
+            run(y, x)
+            assert torch.equal(y, torch.stack([torch.bincount(numbers, minlength=128) for numbers in x]).int())
+            return
+        with pytest.raises(EmulatedFault, match=r"race: atom\.add.* which may have ended: nothing orders its end behind this"):
+            run(y, x)
 
 
 @needs_nvcc

@@ -89,6 +89,19 @@ def test_a_fault_between_ctas_of_a_cluster_is_seen(before: str, after: str, said
         launch(replaced_once(EXCHANGE, before, after), torch.zeros(256, dtype=torch.int32))
 
 
+@pytest.mark.parametrize("meeting", [FIRST, LAST])
+def test_a_fence_makes_up_for_a_relaxed_arrival(meeting: str) -> None:
+    """Behind the store or the load, and not before it."""
+    out = torch.zeros(256, dtype=torch.int32)
+    fence = "fence.acq_rel.cluster;"
+    launch(replaced_once(EXCHANGE, meeting, f"{fence} {RELAXED}"), out)
+    assert torch.equal(out.view(2, 2, 64), torch.arange(256, dtype=torch.int32).view(2, 2, 64).flip(1))
+    access = "    st.shared.b32 [%r8], %r3;" if meeting == FIRST else "    ld.shared::cluster.b32 %r20, [%r9];"
+    early = replaced_once(replaced_once(EXCHANGE, meeting, RELAXED), access, f"    {fence}\n{access}")
+    with pytest.raises(EmulatedFault, match="race: "):
+        launch(early, out)
+
+
 def test_the_wrong_rank_gives_other_words() -> None:
     out = torch.zeros(256, dtype=torch.int32)
     launch(replaced_once(EXCHANGE, "%r8, %r5;", "%r8, %r4;"), out)
@@ -160,6 +173,7 @@ STORE, ARRIVAL = "st.shared::cluster.b32 [%r20], %r3;", "mbarrier.arrive.release
     [
         ("    @%p1 fence.mbarrier_init.release.cluster;\n", "", "race: .* uses the barrier at byte"),
         (f"{STORE}\n    {ARRIVAL}", f"{ARRIVAL}\n    {STORE}", "race: "),
+        ("arrive.release.cluster.shared::cluster", "arrive.relaxed.cluster.shared::cluster", "race: "),
         ("_, [%r21];", "_, [%r6];", "deadlock: .* waits at an mbarrier"),
         (ARRIVAL, f"{ARRIVAL} {ARRIVAL}", r"deadlock: .*phase 2"),
         ("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r6], 0;", "", "race: "),
@@ -167,7 +181,7 @@ STORE, ARRIVAL = "st.shared::cluster.b32 [%r20], %r3;", "mbarrier.arrive.release
         ("try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r6], 0",
          "try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r6], 1", "deadlock: .*phase 1"),
     ],
-    ids=["init not fenced", "stores late", "own mbarrier", "arrives twice", "no wait", "count", "parity"],
+    ids=["init not fenced", "stores late", "relaxed", "own mbarrier", "arrives twice", "no wait", "count", "parity"],
 )  # fmt: skip
 def test_a_fault_at_a_peers_mbarrier_is_seen(before: str, after: str, said: str) -> None:
     with pytest.raises(EmulatedFault, match=said):

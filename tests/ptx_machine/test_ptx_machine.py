@@ -237,6 +237,43 @@ def test_a_wrong_wait_reads_what_is_in_flight(wrong: str) -> None:
     assert "cp.async.cg" in seen.value.details["other instruction"]
 
 
+BEHIND_COPIES = kernel(
+    """
+    mul.wide.u32 %rd1, %r0, 4; add.s64 %rd2, %rd10, %rd1; add.s64 %rd3, %rd11, %rd1;
+    mov.u32 %r5, tile; mov.u32 %r6, come; shl.b32 %r7, %r0, 2; add.u32 %r8, %r5, %r7; sub.u32 %r9, %r5, %r7;
+    setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [%r6], 128;
+    bar.sync 0;
+    cp.async.ca.shared.global [%r8], [%rd2], 4;
+    cp.async.mbarrier.arrive.shared.b64 [%r6];
+    mbarrier.arrive.shared.b64 %rd4, [%r6];
+LOOP:
+    mbarrier.try_wait.shared.b64 %p2, [%r6], %rd4;
+    @!%p2 bra LOOP;
+    ld.shared.b32 %r20, [%r9+508];
+    st.global.b32 [%rd3], %r20;""",
+    "u64",
+    "u64",
+    shared=".shared .align 16 .b8 tile[512];\n.shared .align 8 .b64 come;",
+)
+
+
+def test_an_arrival_behind_copies_is_one_beyond_the_count_or_one_of_it() -> None:
+    x, y = torch.arange(128, dtype=torch.int32), torch.zeros(128, dtype=torch.int32)
+    arrive, own = "cp.async.mbarrier.arrive.shared.b64 [%r6];", "mbarrier.arrive.shared.b64 %rd4, [%r6];"
+    of_its_count = replaced_once(BEHIND_COPIES, arrive, arrive.replace("arrive.", "arrive.noinc."))
+    of_its_count = replaced_once(of_its_count, "[%r6], 128;", "[%r6], 256;")
+    for text in (BEHIND_COPIES, of_its_count):
+        launch(text, x, y)
+        assert torch.equal(y, x.flip(0))
+    for before, after, said in (
+        ("[%r6], 128;", "[%r6], 256;", "deadlock: .* 128 of 256 arrivals"),
+        (f"{arrive}\n    {own}", f"{own}\n    {arrive}", "race: "),
+        (f"{arrive}\n", "\n", "race: read of shared memory that an asynchronous copy in flight"),
+    ):
+        with pytest.raises(EmulatedFault, match=said):
+            launch(replaced_once(BEHIND_COPIES, before, after), x, y)
+
+
 def test_a_wait_without_a_barrier_tells_no_other_thread() -> None:
     x = torch.arange(1024, dtype=torch.int32)
     text = COPY.replace("cp.async.wait_group 1;\n    bar.sync 0;", "cp.async.wait_group 1;", 1)
@@ -410,8 +447,28 @@ def test_words_that_atomics_leave_are_judged_by_a_bound() -> None:
 
 
 def test_a_register_that_the_machine_does_not_fill_is_refused() -> None:
-    with pytest.raises(EmulatedFault, match=r"not modelled: line .*%clock"):
-        launch(kernel("    mov.u32 %r4, %clock; st.global.b32 [%rd10], %r4;", "u64"), torch.zeros(1, dtype=torch.int32))
+    with pytest.raises(EmulatedFault, match=r"not modelled: line .*%smid"):
+        launch(kernel("    mov.u32 %r4, %smid; st.global.b32 [%rd10], %r4;", "u64"), torch.zeros(1, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("clock", ["%clock64", "%globaltimer"])
+def test_a_kernel_may_wait_by_a_clock_but_not_store_it(clock: str) -> None:
+    text = kernel(
+        f"""
+    mov.u64 %rd1, {clock};
+LOOP:
+    mov.u64 %rd2, {clock}; sub.s64 %rd3, %rd2, %rd1; setp.lt.u64 %p1, %rd3, 2000;
+    @%p1 bra LOOP;
+    mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %rd10, %rd4;
+    st.global.b32 [%rd5], %r3;""",
+        "u64",
+    )
+    out = torch.zeros(128, dtype=torch.int32)
+    launch(text, out)
+    assert torch.equal(out, torch.arange(128, dtype=torch.int32))
+    stored = replaced_once(text, "st.global.b32 [%rd5], %r3;", "cvt.u32.u64 %r4, %rd3; st.global.b32 [%rd5], %r4;")
+    with pytest.raises(EmulatedFault, match="not modelled: words of p0 depend on how fast a clock goes"):
+        launch(stored, out)
 
 
 COMPARED = """
