@@ -96,12 +96,29 @@ class FoldCode:
                 return set(), [(reads[0], 0)]
             if (kind, amount) in (("shr", "16"), ("and", "-65536")):
                 return set(), [(reads[0], 1)]
+        if half is not None and (pair_half := self._pair_half(maker, half)):
+            return set(), [pair_half]
         if kind == "prmt" and half is not None and (taken := _permuted_half(maker, half)):
             return set(), [taken]
         if kind == "cvt" and maker.opcode.endswith("16"):
             half = 0 if maker.opcode == "cvt.u16.u32" else None
         packed = maker.opcode.endswith("x2") or kind == "mov"
         return set(), [(read, half if packed or kind == "cvt" else None) for read in reads]
+
+    def _pair_half(self, maker: Instruction, half: int) -> tuple[str, int | None] | None:
+        """What stands in a `half` of the pair of 32 bits that `maker` joins by integers, as older LLVMs do; None of no pair."""
+        if (maker.opcode, half) == ("cvt.u64.u32", 0):
+            return maker.reads[0], None
+        if (maker.opcode, half, maker.reads[1:]) == ("shl.b64", 1, ("32",)):
+            return maker.reads[0], 0
+        sides = {self._single_maker(read): read for read in maker.reads}
+        is_pair = maker.opcode == "or.b64" and sides.keys() == {("cvt.u64.u32",), ("shl.b64", "32")}
+        return (sides["shl.b64", "32"] if half else sides["cvt.u64.u32",], half) if is_pair else None
+
+    def _single_maker(self, name: str) -> tuple[str, ...]:
+        """The opcode of the one instruction that makes `name`, and what it reads second; empty where there are several."""
+        makers = self.definitions.get(name, [])
+        return (makers[0].opcode, *makers[0].reads[1:]) if len(makers) == 1 else ()
 
     def _address(self, load: Instruction) -> int | None:
         """Where the first thread reads by `load`; None where it is not known."""

@@ -39,7 +39,7 @@ _OPERANDS = re.compile(r"%[\w.$-]+")
 _NUMBER = "#"  # the name of what is a number
 _SIGNS = {
     "xor.b32": ("0x80000000", "-2147483648", "-2147450880", "0x80008000"), "xor.b16": ("0x8000", "-32768"),
-    "and.b32": ("2147483647", "2147450879"), "and.b16": ("32767",),
+    "and.b32": ("2147483647", "2147450879"), "and.b16": ("32767",), "and.b64": ("9223372034707292159",),
 }  # fmt: skip
 """What turns the sign of a float, or of two, or takes it away."""
 _LANES = re.compile(r"<(\d+)x")
@@ -144,12 +144,14 @@ def magnitude(number: int) -> int:
 
 _SCALES = frozenset(magnitude(1 << power) for power in range(61))
 """The numbers of the powers of two: of the 61st the number is one again."""
+_INTEGERS = 1 << 24
+"""A number below is an integer that fp32 has: hashes lie beyond. LLVM folds the weights that a chain of combinations adds up."""
 
 
 def sum_number(left: int, right: int) -> int:
-    """LLVM leaves sums, products and quotients as they stand, but for order, signs, zeros and powers of two."""
+    """LLVM leaves sums, products and quotients as they stand, but for order, signs, zeros, powers of two and sums of constants."""
     first, second = sorted((left % PRIME, right % PRIME), key=magnitude)
-    if not first or magnitude(first) == magnitude(second):
+    if not first or magnitude(first) == magnitude(second) or magnitude(second) < _INTEGERS:
         return (first + second) % PRIME
     return _with_sign(hash_number(13, magnitude(first), second if first == magnitude(first) else -second), first)
 
@@ -291,7 +293,7 @@ def of_code(code: FoldCode) -> ValueNumbers:
             return "leaf", _leaf(sources)
         if kind == "mov" and len(maker.reads) == 1:
             places = [(maker.reads[0], maker.writes.index(name.partition("@")[0]) if len(maker.writes) == 2 else half)]
-        is_part = kind in ("mov", "prmt", "cvt") or (kind in ("shl", "shr", "and") and places[0][1] is not None)
+        is_part = kind in ("mov", "prmt", "cvt") or (kind in ("shl", "shr", "and", "or") and places[0][1] is not None)
         return "copy" if len(places) == 1 and is_part else "function", [(*found_place, None) for found_place in places]
 
     return ValueNumbers(step)

@@ -104,6 +104,27 @@ def test_conversions_of_the_ptx_are_what_they_do():
     assert not {low, high} & {*others[3:]}
 
 
+def test_a_pair_of_64_bits_has_the_halves_it_was_made_of():
+    """Joined by integers, as LLVM does with Triton 3.6, and then without signs. What is moved by other than 32 bits is no half."""
+    lines = ["ld.global.v2.b32 {%r1, %r2}, [%rd1]", "and.b32 %r3, %r2, 2147483647"]
+    lines += ["cvt.u64.u32 %rd2, %r1", "cvt.u64.u32 %rd3, %r2"]
+    for number, upper in enumerate(("shl.b64 %rd4, %rd3, 32", "shl.b64 %rd5, %rd3, 31", "cvt.u64.u32 %rd6, %r2"), 4):
+        lines += [upper, f"or.b64 %rd1{number}, %rd{number}, %rd2", f"mov.b64 {{%r1{number}, %r2{number}}}, %rd1{number}"]
+    lines += ["and.b64 %rd17, %rd14, 9223372034707292159", "mov.b64 {%r17, %r27}, %rd17"]
+    names = ["%r1", "%r2", "%r3", "%r14", "%r24", "%r27", "%r17", "%r15", "%r25", "%r16", "%r26"]
+    low, high, positive, lower, upper, without_sign, *others = code_numbers(lines, names)
+    assert (lower, upper, without_sign) == (low, high, positive) and not {low, high, positive} & {*others}
+
+
+def test_weights_that_llvm_adds_up_are_the_constants_it_writes():
+    """A chain of combinations adds one to one, and again; a tree gives powers of two alone. No other sum is taken for one."""
+    one, *sums = ["%1 = llvm.mlir.constant(1.0 : f32) : f32", *(f"%{n + 1} = llvm.fadd %{n}, %1 : f32" for n in range(1, 5))]
+    loaded = LOADED[0].replace("%1", "%9")
+    (of_weights, of_loads) = dialect_numbers([one, *sums, loaded, "%10 = llvm.fadd %9, %1 : f32"], ["%5", "%10"])
+    written, other = code_numbers(["mov.b32 %r1, 0f40A00000", "mov.b32 %r2, 0f40800000"], ["%r1", "%r2"])
+    assert of_weights == written != other and of_loads not in (written, other)
+
+
 def test_multiply_adds_of_bf16_are_the_sums_that_they_stand_for():
     """sm_80 has no other instruction: times one it is a sum, and on -0 a product."""
     constants = ["ld.global.v2.b32 {%r1, %r2}, [%rd1]", "mov.b32 %r8, 1065369472", "mov.b32 %r9, -2147450880"]
