@@ -17,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 PROVEN_RELEASES = ("3.6.0", "3.7.0", "3.7.1", "3.8", "3.9")
 """Beginnings of the versions that have a record, from the oldest."""
+IISAN_SINCE = "3.7"
 EXACT_SCALES_SINCE = "3.9"
 TREE_SUMS_SINCE = "3.8"
 SINGLE_ROUNDING_SINCE = "3.9"
@@ -107,6 +108,11 @@ def _writers(folder: Path) -> Iterator[tuple[str, str]]:
 def _numbers_here(version: str) -> tuple[int, ...]:
     """Those of `version`, of the Triton that is installed, or of the newest release."""
     return numbers_of(version or installed_triton().version or PROVEN_RELEASES[-1])
+
+
+def has_iisan(version: str = "") -> bool:
+    """Whether `version`, or the Triton that is installed, has iisan: before, its mode is taken and does nothing."""
+    return _numbers_here(version) >= numbers_of(IISAN_SINCE)
 
 
 def has_exact_scales(version: str = "") -> bool:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from triton import knobs
+from triton.backends.nvidia.compiler import CUDAOptions
 
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
@@ -44,6 +46,14 @@ def test_an_expected_illegal_instruction_comes_and_passes(case: Case) -> None:
     found = judge(case, BLACKWELL)
     assert (found.decision, found.outcome, found.basis) == (Decision.PASS, "illegal instruction", Basis.EXPECTED_FAULT)
     assert found.location.startswith(f"kernels/{case.contract}.py:")
+
+
+def test_iisan_asserts_it_where_the_compiler_has_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.6 takes the mode and does nothing."""
+    monkeypatch.setattr(knobs.compilation, "instrumentation_mode", "iisan")
+    found = judge(CASES[-1], BLACKWELL)
+    expected = "device assert" if hasattr(CUDAOptions, "enable_iisan") else "illegal instruction"
+    assert (found.decision, found.outcome) == (Decision.PASS, expected), found.message
 
 
 def test_a_launch_that_does_not_trap_where_it_expects_it_fails(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from bitverdict.harness.contracts.base.single_config import KernelContract
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.model.case import Case, Indices, Operand
+from bitverdict.harness.model.triton_release import has_iisan
 from bitverdict.harness.model.usage import UsageError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def under_iisan() -> bool:
     """Whether launches are compiled with Triton's iisan, which asserts what the hardware faults on."""
     from triton import knobs
 
-    return "iisan" in [name.strip() for name in knobs.compilation.instrumentation_mode.split(",")]
+    return has_iisan() and "iisan" in [name.strip() for name in knobs.compilation.instrumentation_mode.split(",")]
 
 
 SPAN_KIND = "spanned"
