@@ -201,7 +201,7 @@ def test_each_shard_of_a_node_has_a_name_of_its_own() -> None:
 
 @pytest.mark.share(4)
 def test_a_session_that_compiled_gluon_ends_below_its_report() -> None:
-    words = [*WORDS, "tests/emulator/memory/test_proxy_fences.py", "-k", "refill_without_a_fence and eager"]
+    words = [*WORDS, "-rs", "tests/emulator/memory/test_proxy_fences.py", "-k", "refill_without_a_fence and eager"]
     command = [sys.executable, "-m", "pytest", *words]
     whole = variables_of_a_person() | {"BITVERDICT_PROFILE": "exhaustive"}  # no share of a commit leaves the test out
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=whole, check=False)

@@ -49,15 +49,15 @@ def script(folder: Path, sizes: str) -> str:
 
 
 def test_a_kernel_s_python_is_printed_with_names_and_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["translate", "blocked_matmul"]) == 0
-    out = capsys.readouterr().out
+    status, (out, said) = main(["translate", "blocked_matmul"]), capsys.readouterr()
+    assert status == 0, said
     assert out.startswith("# kernel blocked_matmul_kernel on emulated:sm_100\ndef blocked_matmul_kernel(m, a_matrix, ")
     assert "m.tensor_core.mma(" in out and "  # ttng.tc_gen5_mma  blocked_matmul.py:" in out
 
 
 def test_the_tile_program_is_printed_instead(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["translate", "blocked_matmul", "--tile-program"]) == 0
-    out = capsys.readouterr().out
+    status, (out, said) = main(["translate", "blocked_matmul", "--tile-program"]), capsys.readouterr()
+    assert status == 0, said
     assert '"ttng.tc_gen5_mma"(' in out and "m.tensor_core" not in out
 
 

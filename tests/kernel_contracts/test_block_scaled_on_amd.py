@@ -43,7 +43,8 @@ def test_a_widened_product_is_held_to_words(fault: Mutant | None, tmp_path: Path
 def test_a_nan_of_e4m3_counts_as_480_and_no_other_model_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every code of B, NaN among them; on NVIDIA's chips it stays one."""
     asked = case("mxfp8", "cover b")
-    assert judge(asked, GFX942, CONTRACT).outcome.value == "pass"
+    verdict = judge(asked, GFX942, CONTRACT)
+    assert verdict.outcome.value == "pass", verdict.message
 
     def repaired(*given: object) -> object:
         return upcast_operand(*given[:5], ScaleModel.EXACT_ENDS)  # type: ignore[arg-type]

@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import triton
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.emulator.releases import RELEASES, installed_release
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.ptx_machine.below_the_tile_program import PtxResult, PtxTwin
 from bitverdict.harness.ptx_machine.launch import ptx_kernel
@@ -261,7 +263,7 @@ BOTH = r"barrier\.cluster\.arrive\.aligned;\s*barrier\.cluster\.wait\.aligned;"
         (r"_, \[%r1\], 4096;", "_, [%r1], 2048;", "barrier misuse: 2048 bytes more arrived"),
         (r"fence\.mbarrier_init\.release\.cluster ;", "fence.acq_rel.cta;", "race: .* uses the barrier at byte"),
         (r"\.multicast::cluster (\[%r\d+\], \[.*?\}\], \[%r\d+\]), %rs\d+;", r" \1;", "deadlock: .* bytes missing"),
-        (r"setp\.eq\.b32 \t(%p\d+), (%r\d+), 0;(\s*setp\.lt)", r"setp.ge.u32 \1, \2, 0;\3", "race|barrier misuse|deadlock"),
+        ("%cluster_ctarank;", "0;", "race|barrier misuse|deadlock"),
         (r"barrier\.cluster\.arrive\.relaxed\.aligned;\s*barrier\.cluster\.wait\.aligned;", "", "race: "),
     ],
     ids=["does not meet", "meets its own CTA only", "mask", "too wide a mask", "bytes", "init not fenced", "no multicast",
@@ -287,8 +289,17 @@ def test_ptx_of_a_product_and_a_sum_over_ctas_leaves_the_same_words(ctas: int) -
             test_clusters.plain[(1,)](a, b, out, counts, 256, 16, 16, num_ctas=ctas)
 
     assert twin_result(run).words and not twin_result(run).difference
-    own_rank = lambda text: re.sub(r"(mapa[^,]*,[^,]*), %r\d+;", r"\1, %cluster_ctarank;", text)
-    assert "differ" in twin_result(run, own_rank).difference
+    counts_of_ranks = []
+
+    def own_rank(text: str) -> str:
+        changed, count = re.subn(r"(mapa[^,]*,[^,]*), %r\d+;", r"\1, %cluster_ctarank;", text)
+        counts_of_ranks.append(count)
+        return changed
+
+    changed = twin_result(run, own_rank)
+    if counts_of_ranks == [0] and installed_release().name != RELEASES[-1].name:
+        pytest.skip(f"triton {triton.__version__} converts no layout of this kernel across CTAs")
+    assert "differ" in changed.difference
 
 
 SM_100 = target("emulated:sm_100")

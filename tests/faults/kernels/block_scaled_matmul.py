@@ -51,7 +51,8 @@ UNSEEN_BY_ITS_OWN_TEST = (
     _mutant("tiles as if contiguous", "tile_column.to(tl.int64) * stride_tile", "tile_column.to(tl.int64) * 512", WRONG, STRAY_READ,
            config="128x256x128 s3 w8 5D host"),
     _mutant("E8M0 NaN ignored", _FLAT_TILES, f"{_FLAT_TILES}\n        if base.dtype.element_ty == tl.uint8:\n"
-           "            packed_scales = tl.minimum(packed_scales, 254)", WRONG, on=SM_100, dtype="mxfp4", regime="cover b"),
+           "            packed_scales = tl.minimum(packed_scales, 254).to(tl.uint8)", WRONG,
+           on=SM_100, dtype="mxfp4", regime="cover b"),
     _mutant("output through half precision", _STORED, "accumulator.to(tl.float16).to(c_desc.dtype))", WRONG, out="fp32"),
     _mutant("output saturates", _STORED, "tl.clamp(accumulator, -65504.0, 65504.0).to(c_desc.dtype))", WRONG, out="fp32",
            regime="ends"),
