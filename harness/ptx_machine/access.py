@@ -23,17 +23,17 @@ SCOPES = ("cta", "gpu", "sys", "cluster", "relaxed", "acquire", "release", "acq_
 SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
 
 
-def raise_race(machine: Threads, step: ThreadStep, conflict: Conflict, name: str, verb: str, judge: Judge) -> NoReturn:
-    """The fault of two accesses that nothing orders."""
+def raise_race(
+    machine: Threads, step: ThreadStep, conflict: Conflict, name: str, verb: str, judge: Judge | None = None
+) -> NoReturn:
+    """The fault of two accesses to the memory `name` of `judge`, or to the place `name`, that nothing orders."""
     threads = machine.shape.threads
     ends = [divmod(number, threads) for number in (conflict.thread, max(conflict.other, 0))]
     (cta, thread), (other_cta, other) = ends
     earlier = "wrote" if conflict.other_writes else "read"
-    who = f"thread {other} of CTA {other_cta}" if conflict.other != ASYNC else "an asynchronous copy"
-    message = (
-        f"thread {thread} of CTA {cta} {verb} byte {conflict.unit * judge.unit} of {name}, which {who} {earlier}: nothing orders "
-        "the two"
-    )
+    who = f"thread {other} of CTA {other_cta}" if conflict.other != ASYNC else "an asynchronous operation"
+    place = name if judge is None else f"byte {conflict.unit * judge.unit} of {name}"
+    message = f"thread {thread} of CTA {cta} {verb} {place}, which {who} {earlier}: nothing orders the two"
     raise fault("race", message, step, **other_end(conflict.other_step))
 
 
@@ -123,9 +123,10 @@ def check_flight(machine: Threads, step: ThreadStep, units: np.ndarray, verb: st
     for flying, does in ((space.in_flight, "writes"), *(((space.is_read, "reads"),) if verb == "write" else ())):
         if (numbers := flying[units]).any():
             other = space.steps[int(numbers[numbers != 0][0])]
-            message = f"{verb} of shared memory that an asynchronous copy in flight {does}: it was not waited for"
-            if other.statement.opcode.startswith("wgmma"):
-                message = f"{verb} of shared memory that a wgmma in flight {does}: it was not waited for"
+            opcode = other.statement.opcode
+            kind = next((name for name in ("wgmma", "tcgen05.mma", "tcgen05.cp") if opcode.startswith(name)), "asynchronous copy")
+            article = "an" if kind.startswith("a") else "a"
+            message = f"{verb} of shared memory that {article} {kind} in flight {does}: it was not waited for"
             raise fault("race", message, step, **other_end(other))
 
 

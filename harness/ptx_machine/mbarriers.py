@@ -57,6 +57,7 @@ class Mbarrier:
     open_phase: Knowledge | None = None
     knowledge: Knowledge | None = None
     flights: list[BulkWrite] = field(default_factory=list)
+    commits: list[Callable[[int], ThreadStep]] = field(default_factory=list)  # tcgen05.commit: ends what it covers, in an epoch
     phase: int = 0
     arrivals: int = 0
     bytes: int = 0
@@ -85,6 +86,18 @@ class Mbarrier:
             if flight.source_units is not None:
                 space.is_read[flight.source_units[space.is_read[flight.source_units] == flight.number]] = 0
         self.settle(flights[-1].step if flights else self.step)
+        commits, self.commits = self.commits, []
+        for end in commits:
+            machine.order.async_epoch[cluster] += 1
+            self.async_epoch = int(machine.order.async_epoch[cluster])
+            self.arrive(end(self.async_epoch), 1)
+
+    def arrive(self, step: ThreadStep, count: int) -> None:
+        """`count` arrivals, which may complete the phase."""
+        if count > self.arrivals:
+            raise _misuse(step, f"{count} arrivals at a barrier that expects {self.arrivals} more in this phase", self)
+        self.arrivals -= count
+        self.settle(step)
 
     def settle(self, step: ThreadStep) -> None:
         """Complete the open phase where nothing is missing."""
@@ -287,13 +300,9 @@ def _arrive(active: Active, step: ThreadStep, cta: int, address: int, positions:
     machine = active.machine
     barrier, phase = barrier_at(machine, step, cta, address), machine.mbarriers[cta, address].phase
     hold_to_init(active.machine, step, cta, address, active.threads[positions])
-    count = int(counts.sum())
-    if count > barrier.arrivals:
-        raise _misuse(step, f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase", barrier)
-    barrier.arrivals -= count
     released = machine.order.release(active.threads[positions], is_relaxed="relaxed" in step.statement.opcode)
     barrier.open_phase = merge(barrier.open_phase, released)
-    barrier.settle(step)
+    barrier.arrive(step, int(counts.sum()))
     return phase
 
 

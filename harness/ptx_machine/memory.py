@@ -27,7 +27,8 @@ Observer = Callable[[str, ThreadStep, np.ndarray, np.ndarray, int], None]
 
 class Shadow:
     """Of each unit of some memory: the thread that wrote it last and in which epoch of its warp; for each warp of a CTA the epoch
-    in which it read since, and the lane (`SEVERAL` where several did). Kept for the pages that were touched."""
+    in which it read since, and the lane (`SEVERAL` where several did), and that in which the async proxy did. Kept for the pages
+    that were touched."""
 
     def __init__(self, units: int, warps: int, *, is_whole: bool = False) -> None:
         self.is_whole = is_whole  # all of it is kept: a unit is its own place
@@ -48,7 +49,7 @@ class Shadow:
             "reader": NO_THREAD,
         }
         for name, empty in fields.items():
-            shape = (places, self.warps) if name in ("read_epoch", "reader") else (places,)
+            shape = {"read_epoch": (places, self.warps + 1), "reader": (places, self.warps)}.get(name, (places,))
             grown = np.full(shape, empty, np.int16 if name == "reader" else np.int32)
             if self.pages:
                 grown[: self.pages << PAGE] = getattr(self, name)[: self.pages << PAGE]
@@ -60,8 +61,8 @@ class Shadow:
     write_step: np.ndarray  # numbers of steps
     read_step: np.ndarray
     reading_cta: np.ndarray
-    read_epoch: np.ndarray  # (units, warps); 0: not since it was written
-    reader: np.ndarray
+    read_epoch: np.ndarray  # (units, warps and the async proxy); 0: not since it was written
+    reader: np.ndarray  # (units, warps)
 
     def slots(self, units: np.ndarray) -> np.ndarray:
         """Where `units` are kept."""
@@ -97,12 +98,21 @@ class Conflict:
 
 
 class Judge:
-    """Holds accesses to one memory to the order of its threads. `checks_ctas`: threads of different CTAs are ordered by nothing."""
+    """Holds accesses to one memory to the order of its threads. `checks_ctas`: threads of different CTAs are ordered by nothing.
+    `by_warp`: what a thread does its warp does, as one (tcgen05.ld and tcgen05.st)."""
 
     def __init__(
-        self, order: Order, units: int, unit: int, *, first_thread: int = 0, checks_ctas: bool = False, is_whole: bool = False
+        self,
+        order: Order,
+        units: int,
+        unit: int,
+        *,
+        first_thread: int = 0,
+        checks_ctas: bool = False,
+        is_whole: bool = False,
+        by_warp: bool = False,
     ) -> None:
-        self.order, self.unit, self.checks_ctas = order, unit, checks_ctas
+        self.order, self.unit, self.checks_ctas, self.by_warp = order, unit, checks_ctas, by_warp
         self.shadow = Shadow(units, order.warps, is_whole=is_whole)
         self.first_thread = first_thread  # of the batch, by its number in the launch
 
@@ -127,7 +137,7 @@ class Judge:
         warp %= warps
         places = slots * warps + warp  # of (unit, warp)
         read_epoch, reader = shadow.read_epoch.reshape(-1), shadow.reader.reshape(-1)
-        earlier_epoch = read_epoch[places]
+        earlier_epoch = read_epoch[places + slots]  # whose rows have the async proxy too
         clash: Any = False
         if int(earlier_epoch.max(initial=0)) > self.order.common:  # of this warp, and perhaps nothing orders the two
             clash = (earlier_epoch > self.order.known[readers, warp]) & (reader[places] != lane)
@@ -135,7 +145,7 @@ class Judge:
         clash |= reader[places] != lane
         if clash.any():
             reader[places[clash]] = SEVERAL
-        read_epoch[places] = epoch
+        read_epoch[places + slots] = epoch
         if self.checks_ctas:
             cta = (readers + self.first_thread) // self.order.threads
             before = shadow.reading_cta[slots]
@@ -156,6 +166,8 @@ class Judge:
         by_async = writers == ASYNC
         inside = np.where(same_cta, local, threads)
         is_conflict = (writers != NO_THREAD) & same_cta & ~self.order.knows(threads, inside, shadow.write_epoch[slots])
+        if self.by_warp:
+            is_conflict &= inside // WARP != threads // WARP
         if by_async.any():
             is_conflict[by_async] = self.order.known[threads[by_async], -1] < shadow.write_epoch[slots[by_async]]
         if self.checks_ctas:
@@ -168,15 +180,15 @@ class Judge:
 
     def _with_readers(self, threads: np.ndarray, units: np.ndarray, slots: np.ndarray) -> Conflict | None:
         shadow, warps = self.shadow, self.order.warps
-        read_epoch = shadow.read_epoch[slots]  # (n, warps)
+        read_epoch = shadow.read_epoch[slots]  # (n, warps + 1)
         if int(read_epoch.max(initial=0)) <= self.order.common:
             if not self.checks_ctas:
                 return None
             is_conflict, unknown = np.zeros(len(units), bool), np.zeros_like(read_epoch, bool)
         else:
             own, rows = threads // WARP % warps, np.arange(len(units))
-            unknown = self.order.known[threads, :warps] < read_epoch  # (n, warps)
-            unknown[rows, own] &= shadow.reader[slots, own] != threads % WARP
+            unknown = self.order.known[threads] < read_epoch  # (n, warps + 1)
+            unknown[rows, own] &= (shadow.reader[slots, own] != threads % WARP) & (not self.by_warp)
             is_conflict = unknown.any(axis=1)
         if self.checks_ctas:
             reading = shadow.reading_cta[slots]
@@ -188,7 +200,9 @@ class Judge:
         warps_bad = np.flatnonzero(unknown[place])
         cta_first = int(threads[place]) // self.order.threads * self.order.threads
         reader_number = NO_THREAD
-        if len(warps_bad):
+        if len(warps_bad) and warps_bad[0] == warps:
+            reader_number = ASYNC
+        elif len(warps_bad):
             lane = int(shadow.reader[slots[place], warps_bad[0]])
             first_reader = cta_first + int(warps_bad[0]) * WARP
             lane = int(first_reader == int(threads[place])) if lane == SEVERAL else lane  # not the thread that writes
@@ -217,13 +231,17 @@ class Judge:
         return conflict
 
     def unfenced_write(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
-        """Of `units` that the async proxy uses for `threads`: a generic write that no proxy fence is known to be behind."""
+        """Of `units` that the async proxy uses for `threads`: a generic write that no proxy fence is known to be behind. An address
+        of tcgen05.alloc needs none (PTX ISA 9.7.16.6.1: same-address ordering)."""
         assert self.order.fenced is not None
         slots = self.shadow.slots(units)
         writers = self.shadow.writer[slots] - self.first_thread
         generic = np.flatnonzero(self.shadow.writer[slots] >= 0)
         warp = writers[generic] // WARP % self.order.warps
         is_conflict = self.order.fenced[threads[generic], warp] < self.shadow.write_epoch[slots[generic]]
+        if is_conflict.any():
+            of_alloc = [step.statement.opcode.startswith("tcgen05.alloc") for step in self.shadow.steps]
+            is_conflict &= ~np.array(of_alloc)[self.shadow.write_step[slots[generic]]]
         if not is_conflict.any():
             return None
         place = int(generic[int(is_conflict.argmax())])
@@ -238,6 +256,12 @@ class Judge:
         self.shadow.writer[slots], self.shadow.write_epoch[slots] = ASYNC, epoch
         self.shadow.read_epoch[slots] = 0
         self.shadow.write_step[slots] = self.shadow.number(step)
+
+    def end_async_read(self, step: ThreadStep, units: np.ndarray, epoch: int) -> None:
+        """The async proxy has read `units`: who writes there must know of its epoch."""
+        slots = self.shadow.slots(units)
+        self.shadow.read_epoch[slots, self.order.warps] = epoch
+        self.shadow.read_step[slots] = self.shadow.number(step)
 
 
 @dataclass(eq=False)

@@ -7,13 +7,12 @@ shared memory a box is dense, with the units of 16 bytes of each row exchanged a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
-from bitverdict.harness.emulator.ptx.opcodes import UnknownOpcode
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
 
 if TYPE_CHECKING:
@@ -31,12 +30,14 @@ def swizzle_addresses(addresses: np.ndarray, mode: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor, outermost axis first, and the box that a copy takes of it."""
+    """A tensor, outermost axis first, and the box that a copy takes of it. `is_padded`: a tensor of bytes with two elements of 4
+    bits each, whose coordinates and box count these; 16 of them take 16 bytes of shared memory (.b4x16_p64)."""
 
     tensor: Descriptor
     box: tuple[int, ...]
     swizzle: int
     kind: str  # of its elements, as PTX writes it
+    is_padded: bool = False
 
 
 @dataclass(eq=False)
@@ -48,7 +49,7 @@ class TensorMapFields:
     def read(self, step: ThreadStep) -> TensorMap:
         def field_values(name: str, count: int) -> list[int]:
             if missing := [place for place in range(count) if (name, place) not in self.fields]:
-                raise fault("illegal instruction", f"a tensor map peer_access {name} {missing[0]} was never replaced", step)
+                raise fault("illegal instruction", f"a tensor map whose {name} {missing[0]} was never replaced", step)
             return [self.fields[name, place] for place in range(count)]
 
         rank = self.fields.get(("rank", 0), 0) + 1
@@ -68,14 +69,10 @@ DTYPES_OF = {kind: int("".join(filter(str.isdigit, kind))) // 8 for kind in TYPE
 
 def host_map(tensor: Descriptor, meta: Mapping[str, object]) -> TensorMap:
     """The tensor map that Triton's driver makes of a host descriptor, by what its compiler says of it."""
-    if meta.get("fp4_padded"):
-        raise fault_of_map("padded fp4 elements")
     box, swizzle, kind = cast(Sequence[int], meta["block_size"]), cast(int, meta["swizzle"]), cast(int, meta["elem_type"])
+    if meta.get("fp4_padded"):
+        return TensorMap(tensor, tuple(box), swizzle, "u8", is_padded=True)
     return TensorMap(tensor, tuple(box), swizzle, TYPES[DEVICE_TYPES[kind]])
-
-
-def fault_of_map(what: str) -> UnknownOpcode:
-    return UnknownOpcode(f"a tensor map with {what} is not executed here")
 
 
 @dataclass(frozen=True)
@@ -123,18 +120,25 @@ def tensor_box(machine: Threads, step: ThreadStep, address: int, start: CopyStar
         raise fault("illegal instruction", f"{step.statement.opcode} through {address:#x}, where no tensor map lies", step)
     operation_name: Any = _OperationName(step)
     tensor = tensor_map.tensor if loads else tensor_map.tensor.store_view
+    box = tensor_map.box
+    if tensor_map.is_padded:
+        column = start.coordinates[0]
+        start = replace(start, coordinates=(column if column % 2 else column // 2, *start.coordinates[1:]))
+        box = *box[:-1], box[-1] // 2
     check_alignment(operation_name, start.coordinates[0], tensor.itemsize)
     if not loads:
         check_sign(operation_name, start.coordinates[::-1], "coordinates")
-    if own & 127 or (tensor_map.box[-1] * tensor.itemsize) & 15:
+    if own & 127 or (box[-1] * tensor.itemsize) & 15:
         raise fault(
             "misaligned address", f"{step.statement.opcode} at byte {own} of shared memory: must be a multiple of 128", step
         )
-    addresses, inside = start.addresses(tensor, tensor_map.box)
+    addresses, inside = start.addresses(tensor, box)
     padding = np.zeros(tensor.itemsize, np.uint8)
     if loads and inside is not None:
         padding = np.ascontiguousarray(tensor.padding(operation_name, np.dtype(f"u{tensor.itemsize}"))).reshape(1).view(np.uint8)
-    places = swizzle_addresses(own + tensor.itemsize * np.arange(addresses.size), tensor_map.swizzle)
+    elements = np.arange(addresses.size)
+    elements = elements // 8 * 16 + elements % 8 if tensor_map.is_padded else elements
+    places = swizzle_addresses(own + tensor.itemsize * elements, tensor_map.swizzle)
     flat = None if inside is None else inside.reshape(-1)
     return Box(addresses.reshape(-1), flat, tensor.itemsize, places, padding, tensor_map.kind, tensor)
 

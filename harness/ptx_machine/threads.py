@@ -23,6 +23,8 @@ from bitverdict.harness.ptx_machine import (  # noqa: F401 -- system_calls and o
     mbarriers,
     synchronisation,
     system_calls,
+    tensor_memory,
+    tensor_products,
     warp_instructions,
     warpgroups,
 )
@@ -128,6 +130,8 @@ class Threads(Frame):
         self.map_fields: dict[tuple[int, int], TensorMapFields] = {}
         self.bulk_reads: list[BulkGroupRead] = []
         self.products = warpgroups.Products(lanes)
+        has_tensors = any(name.startswith("tcgen05") for name in program.opcodes)
+        self.tensor = tensor_memory.TensorSpace.empty(count, self.order) if has_tensors else None
         self._steps = self.clock = 0
         self._fill_special(first_cta, count)
         ranks = self.shared.ranks(self.cta if shape.cluster_ctas > 1 else np.zeros(1, np.int64))
@@ -155,8 +159,13 @@ class Threads(Frame):
 
     def new_flight(self, step: ThreadStep) -> int:
         """The number of an operation that uses shared memory on its own time."""
+        number = self.new_number()
+        self.shared.steps[number] = step
+        return number
+
+    def new_number(self) -> int:
+        """Of an operation that goes on its own time."""
         self.copy_numbers += 1
-        self.shared.steps[self.copy_numbers] = step
         return self.copy_numbers
 
     def _fill_special(self, first_cta: int, count: int) -> None:
@@ -232,6 +241,7 @@ class Threads(Frame):
             if self.parking is not None:
                 self._release_barriers(lanes_by_block)
         bulk_copies.refuse_unfinished(self)
+        tensor_memory.refuse_unfinished(self)
 
     def _park(self, block: Block, lanes: np.ndarray) -> np.ndarray:
         """Lanes that do not wait where the block has ended."""

@@ -25,7 +25,7 @@ from bitverdict.reference.scalar_arithmetic import fp64
 if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.threads import Active
 
-_FORMATS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3", "e5m2": "e5m2", "f32": "fp32"}
+FORMATS = {"f16": "fp16", "f32": "fp32"}  # of the reference, where PTX has another name
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "f64": 64}
 
 
@@ -326,5 +326,5 @@ def product_of(
         return exact.astype(np.int32).view(np.uint32)
     if types[0] == "tf32":
         left, right = (codes & np.uint32(0xFFFFE000) for codes in (left, right))
-    rule = _model(arch, family, (_FORMATS[types[0]], _FORMATS[types[1]], _FORMATS[types[2]]), k)
+    rule = _model(arch, family, tuple(FORMATS.get(kind, kind) for kind in types), k)
     return tensor_core.stacked_products(rule, left, right, addend)

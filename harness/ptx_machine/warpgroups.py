@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -210,7 +211,6 @@ def _matrix(
 ) -> np.ndarray:
     """Codes [warpgroups, rows, k] of the matrices at `descriptors`, whose `units` [warpgroups, n] the async proxy reads."""
     size = BITS[kind] // 8
-    space, machine = active.machine.shared, active.machine
     if len(np.unique(descriptors >> np.uint64(16))) != 1:
         raise fault("not modelled", "warpgroups whose matrices lie in different ways, by one instruction", step)
     word = int(descriptors[0])
@@ -219,20 +219,41 @@ def _matrix(
     mode = _SWIZZLE_OF_LAYOUT[word >> 62]
     if word >> 49 & 7:
         raise fault("not modelled", "a matrix descriptor with a base offset", step)
+    places = matrix_places(leading_offset, stride, mode, rows, k, size, is_transposed)
+    return read_matrix(active.machine, step, first_threads, start, places, size, mode, units)
+
+
+@lru_cache(maxsize=256)
+def matrix_places(leading_offset: int, stride: int, mode: int, rows: int, k: int, size: int, is_transposed: bool) -> np.ndarray:
+    """The byte [rows, k] from the start of a matrix in shared memory that each element of `size` bytes begins at, before the
+    swizzle."""
     width = UNIT << mode  # bytes of a row
     row, column = np.arange(rows)[:, None], np.arange(k)[None]
     if is_transposed:
         across, along = divmod(row * size, width)
         down = leading_offset if mode else stride
         over = stride if mode else leading_offset
-        places = across * down + along + column % 8 * width + column // 8 * over
-    elif mode:
-        places = row // 8 * stride + row % 8 * width + column * size
-    else:
-        places = row // 8 * stride + row % 8 * UNIT + column * size // UNIT * leading_offset + column * size % UNIT
+        return across * down + along + column % 8 * width + column // 8 * over
+    if mode:
+        return row // 8 * stride + row % 8 * width + column * size
+    return row // 8 * stride + row % 8 * UNIT + column * size // UNIT * leading_offset + column * size % UNIT
+
+
+def read_matrix(
+    machine: Threads,
+    step: ThreadStep,
+    first_threads: np.ndarray,
+    start: np.ndarray,
+    places: np.ndarray,
+    size: int,
+    mode: int,
+    units: list[np.ndarray],
+) -> np.ndarray:
+    """Words of `size` bytes [threads, *places.shape], which the async proxy reads behind the `start` of each thread's matrix."""
+    space = machine.shared
     start += space.ranks(machine.cta[first_threads])  # a descriptor has the byte in the own CTA
-    addresses = swizzle_addresses(start[:, None, None] + places, mode)  # (warpgroups, rows, k)
-    threads = np.broadcast_to(first_threads[:, None, None], addresses.shape).reshape(-1)
+    addresses = swizzle_addresses(start.reshape(-1, *[1] * places.ndim) + places, mode)  # (warpgroups, rows, k)
+    threads = np.repeat(first_threads, places.size)
     offsets = space.flat_offsets(step, threads, addresses.reshape(-1), size, "read")
     touched = np.unique(offsets.reshape(len(first_threads), -1) // space.judge.unit, axis=1) if len(first_threads) == 1 else None
     own = touched if touched is not None else np.sort(offsets.reshape(len(first_threads), -1) // space.judge.unit, axis=1)

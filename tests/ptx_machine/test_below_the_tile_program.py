@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
-from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.triton_release import sums_by_tree
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.ptx_machine import below_the_tile_program
-from bitverdict.harness.ptx_machine.below_the_tile_program import PtxResult, PtxTwin
+from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
 from tests.support.fusion_kernels import probe
-
-SM_80, SM_90 = (target(f"emulated:{chip}") for chip in ("sm_80", "sm_90"))
-
+from tests.support.ptx_results import SM_80, SM_90, required_case, results, rewritten
 
 WAIT = "mbarrier.try_wait.parity.shared::cta.b64"
-
-
-def results(case: Case, rewrite: Callable[[str], str] = str, chip: Target = SM_80) -> list[PtxResult]:
-    twin = PtxTwin(rewrite=rewrite)
-    with launched_with(probes=(twin,)):
-        verdict = judge(case, chip, resolve(case.contract), explained=False)
-    assert verdict.outcome != "not run", verdict.message
-    return twin.results
-
-
-def required_case(stem: str, chip: Target = SM_80, **fields: object) -> Case:
-    """A required case with at least 16 of each size, these fields, and something to compute."""
-    for case in resolve(stem).required(chip):
-        sizes = [size for name, size in vars(case.problem).items() if name in ("m", "n", "k", "columns")]
-        case_fields = vars(case.problem) | (vars(case.config) if case.config else {})
-        if min(sizes, default=16) >= 16 and all(case_fields[name] == value for name, value in fields.items()):
-            return case
-    raise AssertionError(f"{stem} has no such case")
 
 
 @pytest.mark.parametrize("stem", ["softmax", "matmul", "ampere_gemm", "quantize_mxfp"])
@@ -82,12 +57,7 @@ HOPPER_RING = required_case("hopper_matmul", SM_90, k=224, stages=3, dtype="fp16
          "coordinates", "arrivals"],
 )  # fmt: skip
 def test_a_fault_of_asynchronous_ptx_is_seen(before: str, after: str, said: str) -> None:
-    def rewrite(text: str) -> str:
-        changed, count = re.subn(before, after, text)
-        assert count
-        return changed
-
-    assert re.search(said, results(HOPPER_RING, rewrite, SM_90)[0].difference)
+    assert re.search(said, results(HOPPER_RING, rewritten(before, after), SM_90)[0].difference)
 
 
 def test_registers_that_a_wgmma_takes_are_fenced_after_they_were_computed() -> None:
@@ -116,11 +86,7 @@ RING = required_case("ampere_gemm", k=137, stages=4, fragments="ldmatrix")  # of
     ids=["a dropped barrier", "a wrong wait", "a product under a wrong predicate"],
 )
 def test_a_fault_below_the_tile_program_is_seen(before: str, after: str, said: str) -> None:
-    def rewrite(text: str) -> str:
-        assert before in text
-        return text.replace(before, after)
-
-    assert said in results(RING, rewrite)[0].difference
+    assert said in results(RING, rewritten(re.escape(before), after))[0].difference
 
 
 @pytest.mark.parametrize(("is_told", "said"), [(True, ""), (False, "write other words to one place of shared memory")])

@@ -47,6 +47,7 @@ class Function:
     local_start: int = 0
     local_end: int = 0
     blocks: list[tuple[str, list[Statement]]] = field(default_factory=list)
+    branch_targets: dict[str, list[str]] = field(default_factory=dict)  # labels of a `.branchtargets`, by its own label
     kernel: bool = False  # an `.entry`
     is_inline: bool = False  # statements on their own: inline assembly
 
@@ -223,9 +224,28 @@ def _statement(text: str, function: Function, scopes: list[dict[str, str]], numb
     is_negated, guard, opcode, rest = instruction.groups()
     operands = tuple(_in_scope(operand.strip(), scopes) for operand in _OPERAND.findall(rest))
     statement = Statement(opcode, operands, _in_scope(guard or "", scopes), bool(is_negated))
+    if opcode.startswith("brx"):
+        _indexed_branch(statement, function)
+        return
     function.blocks[-1][1].append(statement)
     if opcode.startswith(("bra", "ret", "exit", "trap")):
         function.blocks.append(("", []))
+
+
+def _indexed_branch(statement: Statement, function: Function) -> None:
+    """brx.idx (PTX ISA 9.7.12.3) as a comparison and a branch for each label but the last, and one to that. An index beyond the
+    labels, which is undefined, goes there too."""
+    index, name = statement.operands
+    if statement.guard or name not in function.branch_targets:
+        raise NotPtx(f"{str(statement)!r}: a guard, or labels that stand behind it, are not known here")
+    *labels, last_label = function.branch_targets[name]
+    function.registers["%p@brx"] = 1
+    for number, label in enumerate(labels):
+        function.blocks[-1][1].append(Statement("setp.eq.u32", ("%p@brx", index, str(number))))
+        function.blocks[-1][1].append(Statement("bra", (label,), "%p@brx"))
+        function.blocks.append(("", []))
+    function.blocks[-1][1].append(Statement("bra", (last_label,)))
+    function.blocks.append(("", []))
 
 
 def _in_scope(operand: str, scopes: list[dict[str, str]]) -> str:
@@ -261,5 +281,7 @@ def _directive(text: str, function: Function, scopes: list[dict[str, str]], numb
         function.local_end = -(-function.local_end // align) * align
         function.locals[declaration[3]] = function.local_end
         function.local_end += _WIDTH[declaration[2]] // 8 * int(declaration[4] or 1)
+    elif kind.startswith(".branchtargets"):
+        function.branch_targets[function.blocks[-1][0]] = re.findall(r"[\w$]+", text)[1:]
     elif kind != ".param":  # of a call: known by what is stored there
         raise NotPtx(f"{text!r} is a directive that is not known here")
