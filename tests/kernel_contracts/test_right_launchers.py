@@ -149,7 +149,8 @@ def scaled(name: str, regime: str, **sizes: int) -> Case:
 @pytest.mark.parametrize(("arch", "name"), [("sm_80", "mxfp4"), ("sm_90", "nvfp4"), ("sm_100", "mxfp8")])
 def test_a_launcher_may_rely_on_zeros_in_the_padding_of_scales(arch: str, name: str, tmp_path: Path) -> None:
     case = scaled(name, "normal", m=40, n=33, k=80)
-    assert judged(case, arch, launcher("zero_padding", tmp_path)).outcome is Outcome.PASS
+    verdict = judged(case, arch, launcher("zero_padding", tmp_path))
+    assert verdict.outcome is Outcome.PASS, verdict.message
     wrong = ("row % 32 * 16 + row // 32 * 4", "row % 32 * 16")  # rows 32 and on take the scales of the first 32
     assert judged(case, arch, launcher("zero_padding", tmp_path, wrong)).outcome in (
         Outcome.WRONG_MATHEMATICS,

@@ -21,6 +21,7 @@ from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.frontend.assembly import ptx
 from bitverdict.harness.emulator.frontend.lowerings import shared_memory
 from bitverdict.harness.emulator.memory import onchip as emulated_memory
+from bitverdict.harness.emulator.releases import installed_release
 from bitverdict.kernels.block_scaled_matmul import Config, block_scaled_matmul
 from bitverdict.kernels.scaled_operands import scale_shape
 from tests.support.emulated_launches import KERNELS, SCHEDULES, load, source_of
@@ -248,6 +249,17 @@ def test_a_parity_of_minus_one_that_the_compiler_writes_is_one(schedule: str) ->
     assert torch.equal(got, expected) and not device.findings
     assert re.search(r'"arith.extsi".*: \(i1\) -> i32', device.launches[-1].program)
     assert any("neither 0 nor 1" in said and Path(__file__).name in said for said in device.advice)
+
+
+def test_barriers_are_initialised_twice_where_the_record_says_so() -> None:
+    """Of a specialised loop on sm_90, by the compiler: docs/emulator.md."""
+    is_recorded = any(hazard.operation == "ttng.init_barrier" for hazard in installed_release().hazards)
+    with emulated("sm_90"):
+        try:
+            got, expected = multiply_in_partitions()
+            assert not is_recorded and torch.equal(got, expected)
+        except EmulatedFault as fault:
+            assert is_recorded and fault.outcome == "barrier misuse" and fault.details["known"]
 
 
 EXTENDED = re.compile(r'"arith\.extsi"\((%\w+)\)(.*: \(i1\) -> i32)')
