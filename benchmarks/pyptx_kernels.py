@@ -1,10 +1,13 @@
 """Document 001's own kernel, from its own source: executed as PTX and judged by the contract of `ampere_gemm`.
 
-    python -m benchmarks.pyptx_kernels [--package DIR] [--largest N]
+    python -m benchmarks.pyptx_kernels [--package DIR] [--largest N] [--hopper]
 
 pyptx is installed by pip into a folder of its own, which DIR names where it is there already. The kernel emits its PTX without a
 GPU; what a GPU would be handed is launched by `bv.ptx_kernel` on an emulated sm_80, in place of the shipped kernel. The contract
 draws the document's operands (0.1 randn in bf16), and each word must be that of one chain of mma.sync over all of K.
+
+--hopper: pyptx's `gemm_warp_specialized` too, on an emulated sm_90: clusters of two CTAs, multicast, a persistent producer. It is
+launched as it is, then with each of `REPAIRS` in turn, until its words are those of one chain of wgmma over all of K.
 """
 
 from __future__ import annotations
@@ -16,13 +19,18 @@ import tempfile
 import types
 from typing import Any
 
+import numpy as np
 import torch
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from bitverdict.harness.contracts.ampere_gemm import contract
+from bitverdict.harness.emulator import EmulatedFault
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.kernels import ampere_gemm
+from bitverdict.reference import tensor_core
 
 PYPTX = "pyptx==0.1.1"
 TILE = ampere_gemm.Config(fragments="ld.shared")
@@ -63,13 +71,71 @@ def document_001(a: torch.Tensor, bt: torch.Tensor, *, block_m: int, block_n: in
     return d
 
 
+REPAIRS = (
+    ("a barrier of the cluster before it ends", "ret;", "barrier.cluster.arrive; barrier.cluster.wait; ret;"),
+    ("a proxy fence behind stmatrix", "bar.sync ", "fence.proxy.async.shared::cta; bar.sync "),
+    ("a wait for its last store", "ret;", "cp.async.bulk.wait_group.read 0; ret;"),
+)
+
+
+def run_hopper_gemm(text: str, m: int, n: int, k: int) -> tuple[int, int]:
+    """Words of C (n, m) in bf16, and how many are another than expected. EmulatedFault for a race."""
+    from pyptx.examples.hopper import gemm_highperf_hopper as gemm
+
+    import bitverdict as bv
+
+    drawn = torch.Generator().manual_seed(0)
+    a, b = ((0.1 * torch.randn(shape, generator=drawn)).bfloat16() for shape in ((m, k), (n, k)))
+    c, schedule = torch.empty(n, m, dtype=torch.bfloat16), torch.from_numpy(gemm.create_hilbert_schedule(m // 256, n // 256))
+
+    def box(x: torch.Tensor, sizes: list[int], swizzle: int) -> TensorDescriptor:
+        """A matrix as 64 columns, rows, groups of columns, as pyptx makes its tensor maps."""
+        view = x.view(x.shape[0], -1, 64).transpose(0, 1)  # (columns / 64, rows, 64)
+        layout = gl.NVMMASharedLayout(swizzle_byte_width=swizzle, element_bitwidth=16, rank=3)
+        descriptor = TensorDescriptor.from_tensor(view, [1, 64, 64], layout)
+        descriptor.block_shape = sizes  # Gluon takes powers of two, and a row of C has 8 columns more
+        return descriptor
+
+    boxes = box(a, [1, 128, 64], 128), box(b, [1, 256, 64], 128), box(c, [1, 256, 72], 0)
+    kernel = gemm.gemm_warp_specialized
+    with bv.emulated("sm_90"):
+        run = bv.ptx_kernel(text, shared_bytes=kernel._smem)[kernel.grid, kernel.block]
+        run(a, b, schedule, c, m, n, k, *boxes)
+    codes = [each.view(torch.int16).numpy().view(np.uint16) for each in (a, b)]
+    sums = tensor_core.product(tensor_core.instruction("sm_90", "wgmma", "bf16", "bf16", "fp32"), codes[0], codes[1].T)
+    expected = torch.from_numpy(sums.view(np.float32)).bfloat16().T
+    return c.numel(), int((c.view(torch.int16) != expected.contiguous().view(torch.int16)).sum())
+
+
+def judge_hopper_gemm(sizes: tuple[int, int, int]) -> bool:
+    """Whether it is right once it is repaired; each fault that it has is printed."""
+    from pyptx.examples.hopper import gemm_highperf_hopper as gemm
+
+    text, said = gemm.gemm_warp_specialized.ptx(), "as it is"
+    for repair, before, after in (*REPAIRS, ("", "", "")):
+        try:
+            words, differ = run_hopper_gemm(text, *sizes)
+        except EmulatedFault as fault:
+            print(f"Hopper GEMM {said}: {fault} (line {fault.details['PTX line']} of the PTX)", flush=True)
+            if not repair:
+                return False
+            text, said = text.replace(before, after), f"with {repair}"
+            continue
+        print(f"Hopper GEMM {said}, {'x'.join(map(str, sizes))}: {words:,} words, {differ} differ", flush=True)
+        return not differ
+    return False
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--package", default="", metavar="DIR", help="a folder in which pyptx is installed")
     parser.add_argument("--largest", type=int, default=1024, metavar="N", help="the largest size of document 001 (default 1024)")
+    parser.add_argument("--hopper", action="store_true", help="its Hopper GEMM too, on an emulated sm_90")
     arguments = parser.parse_args()
     install(arguments.package)
     chip, failed = target("emulated:sm_80"), 0
+    if arguments.hopper:
+        failed += not judge_hopper_gemm((512, 512, 256))
     own: Any = types.SimpleNamespace(**vars(ampere_gemm) | {"ampere_gemm": document_001})
     plan = contract(own)
     for problem, config in plan.tutorial(chip):

@@ -12,14 +12,15 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.device import Device, Launch
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
-from bitverdict.harness.emulator.frontend.arguments import bytes_of
+from bitverdict.harness.emulator.frontend.arguments import bytes_of, host_descriptor
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory, Region
+from bitverdict.harness.emulator.memory.tensor_maps import HostDescriptor
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
 from bitverdict.harness.emulator.ptx.text import NotPtx
 from bitverdict.harness.emulator.triton_driver import emulated_device
 from bitverdict.harness.ptx_machine.memory import GlobalSpace, Observer
 from bitverdict.harness.ptx_machine.program import KernelProgram, Parameter, read_kernel
-from bitverdict.harness.ptx_machine.tensor_maps import TensorMap
+from bitverdict.harness.ptx_machine.tensor_maps import TensorMap, map_of_argument
 from bitverdict.harness.ptx_machine.threads import LaunchShape, run_kernel
 
 MOST_THREADS = 1024  # of a CTA
@@ -30,7 +31,8 @@ MOST_CTAS = 16  # of a cluster (8 without a permission of the kernel's)
 @dataclass(frozen=True)
 class PtxKernel:
     """A kernel of a PTX module, launched as ``kernel[grid, block](arguments)``: tensors of the emulated GPU, integers and floats,
-    one for each parameter; bytes of a struct. `shared_bytes`: of `.extern .shared`. `constants`: what the host writes to variables
+    one for each parameter; bytes of a struct; a `TensorDescriptor` of Gluon or Triton for a tensor map, or a pointer to one, whose
+    box and swizzle it has. `shared_bytes`: of `.extern .shared`. `constants`: what the host writes to variables
     of the module, by name.
 
     BadArgument for a shape or an argument that the kernel does not take. EmulatedFault for what is wrong with a launch: "not
@@ -138,14 +140,19 @@ def _check_block(block: tuple[int, int, int]) -> None:
         raise BadArgument(f"block {block}: a CTA has at most {MOST_THREADS} threads")
 
 
-def _arguments(memory: GlobalMemory, parameters: Sequence[Parameter], values: Sequence[object]) -> list[Words]:
-    """Words [1] of each parameter."""
+def _arguments(memory: GlobalMemory, parameters: Sequence[Parameter], values: Sequence[object]) -> list[Words | TensorMap]:
+    """Words [1] of each parameter, or its tensor map."""
     if len(values) != len(parameters):
         raise BadArgument(f"the kernel has {len(parameters)} parameters, {len(values)} arguments were given")
     return [_argument(memory, parameter, value) for parameter, value in zip(parameters, values, strict=True)]
 
 
-def _argument(memory: GlobalMemory, parameter: Parameter, value: object) -> Words:
+def _argument(memory: GlobalMemory, parameter: Parameter, value: object) -> Words | TensorMap:
+    if hasattr(value, "block_shape"):
+        if parameter.size not in (8, 128):
+            raise BadArgument(f"parameter {parameter.name} is .{parameter.kind}, and no tensor map or pointer to one")
+        descriptor = cast(HostDescriptor, value)
+        return map_of_argument(host_descriptor(memory, parameter.name, descriptor), descriptor)
     if parameter.kind == "b8":
         if not isinstance(value, bytes) or len(value) != parameter.size:
             raise BadArgument(f"parameter {parameter.name} is a struct of {parameter.size} bytes: give bytes, not {value!r}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
+from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, HostDescriptor, check_alignment, check_sign
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
 
 if TYPE_CHECKING:
@@ -73,6 +73,14 @@ def host_map(tensor: Descriptor, meta: Mapping[str, object]) -> TensorMap:
     if meta.get("fp4_padded"):
         return TensorMap(tensor, tuple(box), swizzle, "u8", is_padded=True)
     return TensorMap(tensor, tuple(box), swizzle, TYPES[DEVICE_TYPES[kind]])
+
+
+def map_of_argument(tensor: Descriptor, value: HostDescriptor) -> TensorMap:
+    """The tensor map of a host descriptor that a launch of PTX is given: of Gluon, whose layout has the swizzle, or of Triton."""
+    size = getattr(getattr(value, "layout", None), "swizzle_byte_width", 0)
+    dtype = str(value.base.dtype).removeprefix("torch.")
+    names = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int32": "s32", "int64": "s64"}
+    return TensorMap(tensor, tuple(value.block_shape), (0, 32, 64, 128).index(size), names.get(dtype, f"u{8 * tensor.itemsize}"))
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,9 @@ class Threads(Frame):
             start = program.function.locals[parameter.name]
             if isinstance(words, TensorMap):
                 self.tensor_maps[start] = words
-                continue
+                if parameter.kind == "b8":
+                    continue
+                words = np.array([start], np.uint64)  # a pointer to it
             self.parameters[start - PARAMETERS :][: parameter.size] = words.view(np.uint8)
             if parameter.kind == "b8":
                 self.registers |= program.fields(parameter.name, words.tobytes())

@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 import bitverdict as bv
 from bitverdict.harness.contracts.ampere_gemm import contract
@@ -235,6 +237,43 @@ def test_a_wrong_wait_reads_what_is_in_flight(wrong: str) -> None:
     with pytest.raises(EmulatedFault, match="asynchronous copy in flight") as seen:
         launch(replaced_once(COPY, "cp.async.wait_group 1;", wrong), x, torch.zeros_like(x), shared_bytes=4096)
     assert "cp.async.cg" in seen.value.details["other instruction"]
+
+
+TILES = kernel(
+    """
+    cvta.param.u64 %rd5, p0;
+    mov.u32 %r5, tile; add.u32 %r6, %r5, 4096; setp.eq.u32 %p1, %r0, 0; mov.u32 %r7, 0; mov.u32 %r8, 16;
+    @%p1 mbarrier.init.shared.b64 [%r6], 1;
+    bar.sync 0;
+    @!%p1 bra WAIT;
+    mbarrier.arrive.expect_tx.shared.b64 %rd6, [%r6], 4096;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%rd5, {%r8, %r7}], [%r6];
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r5+2048], [%rd11, {%r7, %r8}], [%r6];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0;
+    shl.b32 %r9, %r0, 4; add.u32 %r20, %r5, %r9; ld.shared.v4.b32 {%r21, %r22, %r23, %r24}, [%r20];
+    ld.shared.v4.b32 {%r25, %r26, %r27, %r28}, [%r20+2048]; cvt.u64.u32 %rd1, %r9; add.s64 %rd2, %rd12, %rd1;
+    st.global.v4.b32 [%rd2], {%r21, %r22, %r23, %r24}; st.global.v4.b32 [%rd2+2048], {%r25, %r26, %r27, %r28};""",
+    "u64",
+    "u64",
+    "u64",
+    shared=".shared .align 128 .b8 tile[4104];",
+)
+TILES = TILES.replace("sm_80", "sm_90").replace(".param .u64 p0", ".param .align 64 .b8 p0[128]")
+TILES = replaced_once(TILES, "    ld.param.u64 %rd10, [p0];\n", "")
+
+
+def test_descriptors_of_gluon_are_tensor_maps_and_pointers_to_them() -> None:
+    """Boxes of 16 rows and 32 columns: from column 16 on, and from row 16 on, where the tensor ends."""
+    x, out = torch.arange(24 * 64, dtype=torch.float32).view(24, 64), torch.zeros(2, 16, 32)
+    layout = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=2)
+    boxes = [TensorDescriptor.from_tensor(tensor, [16, 32], layout) for tensor in (x, x[:, :32].contiguous())]
+    with emulated("sm_90"):
+        ptx_kernel(TILES, "kernel")[1, 128](*boxes, out)
+        with pytest.raises(ValueError, match=r"parameter p2 is \.u32, and no tensor map"):
+            ptx_kernel(TILES.replace(".param .u64 p2", ".param .u32 p2"), "kernel")[1, 128](*boxes, boxes[0])
+    assert torch.equal(out[0], x[:16, 16:48])
+    assert torch.equal(out[1][:8], x[16:, :32]) and not out[1][8:].any()
 
 
 BEHIND_COPIES = kernel(

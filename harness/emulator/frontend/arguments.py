@@ -12,7 +12,7 @@ from triton.runtime.jit import TensorWrapper
 from bitverdict.harness.emulator.cuda_tensors import inside, is_pinned
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, raise_for_the_launcher
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
-from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor, PixelBox
+from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor, HostDescriptor, PixelBox
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import narrow
 
@@ -86,30 +86,39 @@ def bytes_of(name: str, value: object) -> torch.Tensor:
     return tensor
 
 
-def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: Iterator[Type]) -> list[Any]:
-    """A host tensor descriptor: itself, its shape and strides; or, where the target has no TMA, the pointer it is rewritten to."""
+def host_descriptor(memory: GlobalMemory, name: str, value: HostDescriptor) -> Descriptor:
+    """The tensor map of a host tensor descriptor of Triton or Gluon. RuntimeError where the driver makes none."""
     base = memory.add(name, bytes_of(name, value.base))
-    shape, strides = [int(n) for n in value.shape], [int(n) for n in value.strides]
     nan, to_tf32 = getattr(value, "padding", "zero") == "nan", bool(getattr(value, "round_f32_to_tf32", False))
+    if (width := int(value.block_shape[-1]) * value.base.element_size()) < ALIGNMENT:
+        raise RuntimeError(
+            f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name}'s box is {width} bytes "
+            f"wide, must be at least {ALIGNMENT}"  # the driver's own words on an H200, then why
+        )
+    if nan and value.base.element_size() == 1:
+        raise RuntimeError(
+            f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name} asks for NaN outside, "
+            "and has elements of 1 byte, of which the driver knows no NaN"  # the driver's own words on an H100, then why
+        )
+    pixels = None
+    if getattr(value, "mode", "tiled") == "im2col":
+        box: Any = value
+        steps = box.element_strides or [1] * len(value.shape)
+        pixels = PixelBox(tuple(box.pixel_box_lower_corner), tuple(box.pixel_box_upper_corner), tuple(steps[1:-1]))
+    shape, strides = (tuple(int(n) for n in numbers) for numbers in (value.shape, value.strides))
+    return Descriptor(base, shape, strides, value.base.element_size(), nan, to_tf32, pixels)
+
+
+def _descriptor(memory: GlobalMemory, name: str, value: HostDescriptor, kind: Type, kinds: Iterator[Type]) -> list[Any]:
+    """A host tensor descriptor: itself, its shape and strides; or, where the target has no TMA, the pointer it is rewritten to."""
     if kind.kind == "desc":
-        if (width := int(value.block_shape[-1]) * value.base.element_size()) < ALIGNMENT:
-            raise RuntimeError(
-                f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name}'s box is {width} bytes "
-                f"wide, must be at least {ALIGNMENT}"  # the driver's own words on an H200, then why
-            )
-        if nan and value.base.element_size() == 1:
-            raise RuntimeError(
-                f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name} asks for NaN outside, "
-                "and has elements of 1 byte, of which the driver knows no NaN"  # the driver's own words on an H100, then why
-            )
-        pixels = None
-        if getattr(value, "mode", "tiled") == "im2col":
-            steps = value.element_strides or [1] * len(shape)
-            pixels = PixelBox(tuple(value.pixel_box_lower_corner), tuple(value.pixel_box_upper_corner), tuple(steps[1:-1]))
-        made = Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan, to_tf32, pixels)
-        flat: list[Any] = [made, *shape, *strides]
+        made = host_descriptor(memory, name, value)
+        flat: list[Any] = [made, *made.shape, *made.strides]
     else:
+        shape, strides = [int(n) for n in value.shape], [int(n) for n in value.strides]
+        nan, to_tf32 = getattr(value, "padding", "zero") == "nan", bool(getattr(value, "round_f32_to_tf32", False))
         rounds = [int(to_tf32)] if hasattr(value, "round_f32_to_tf32") else []  # a release without that has no such argument
+        base = memory.add(name, bytes_of(name, value.base))
         flat = [base, *shape, *strides, int(nan), *rounds, *shape, *strides]
     for _ in flat[1:]:
         next(kinds, None)

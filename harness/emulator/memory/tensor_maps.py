@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 ALIGNMENT = 16  # bytes
+
+
+class HostDescriptor(Protocol):
+    """A tensor descriptor that a launch is given, of Triton or of Gluon."""
+
+    base: Any  # tensor
+    shape: Sequence[int]
+    strides: Sequence[int]
+    block_shape: Sequence[int]
 
 
 @dataclass(frozen=True)
