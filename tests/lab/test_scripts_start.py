@@ -53,6 +53,7 @@ TINY = (
     Tiny("corpus_replay", "OUT --on emulated:sm_90 --only no_such --jobs 1", "0 launches of 0 kernels"),
     Tiny("releases", "softmax --cases 1 --seconds 1 --jobs 1", "softmax"),
     Tiny("pyptx_kernels", "--package OUT --largest 32", "", (0,)),
+    Tiny("short_rings", "--target emulated:sm_90 --programs 1 --launches 1 --depth 256", "race the compiler of Triton"),
     Tiny("ptx_speed", "", r"gelu \| [0-9,]+ \|", (0, 1)),
     Tiny("driver_calls", "--device cpu", ": works"),
     Tiny("emulator", "1", "tma_gather 128x128", (0, 1)),

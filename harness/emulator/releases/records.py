@@ -94,6 +94,14 @@ class Release:
 _COPY = "ttg.async_copy_global_to_local"
 _REUSED_BARRIER = KnownHazard("ttng.init_barrier", "ttng.init_barrier", "tl.range without warp_specialize")
 
+_SHORT_RINGS = tuple(
+    KnownHazard(
+        copy, "ttng.warp_group_dot", "num_stages=1, or a second load of the tile, with another eviction_policy, for its other use"
+    )
+    for copy in (_COPY, "ttng.async_tma_copy_global_to_local")
+)
+"""A tile that a wgmma and registers read has no buffer more than the loop has stages in flight (triton 6691)."""
+
 
 def _unfenced_copy(product: str) -> KnownHazard:
     """The proxy fence is missing, or stands before the wait: the compiler counts `cp.async` as done where it is issued."""
@@ -144,6 +152,7 @@ V3_9 = Release(
     hazards=(
         KnownHazard("ttg.local_alloc", "ttng.tc_gen5_mma", "num_stages=1, columns of B contiguous in memory, or loads by pointers"),
         KnownHazard("ttng.tmem_copy", _COPY, "num_stages of at most 2, or K as an argument that is no constexpr"),
+        *_SHORT_RINGS,
     ),
 )
 V3_8 = replace(
@@ -183,7 +192,7 @@ V3_8 = replace(
         TensorMemoryLayout.cta_split_num TensorMemoryScalesLayout.cta_split_num blackwell.get_tmem_reg_layout
         float2.Float2Tensor float2.fma float2.full_like float2.pack float2.pack2 float2.unpack float2.unpack2
         mbarrier.sync_cluster_init""".split()),
-    hazards=(V3_9.hazards[0], _unfenced_copy("ttng.tc_gen5_mma"), _unfenced_copy("ttng.tc_gen5_mma_scaled")),
+    hazards=(V3_9.hazards[0], _unfenced_copy("ttng.tc_gen5_mma"), _unfenced_copy("ttng.tc_gen5_mma_scaled"), *_SHORT_RINGS),
 )
 V3_7_1 = replace(
     V3_8, numbers=(3, 7, 1),

@@ -5,7 +5,9 @@ Triton 3.9 that docs/emulator.md describes are pinned: the form that has it, the
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from benchmarks.short_rings import sum_and_multiply
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend import stop_compiler
 from bitverdict.harness.emulator.frontend.compiler_faults import UNKNOWN
@@ -31,6 +34,7 @@ from tests.support.scaled_copies import product
 
 HAZARDS = {(each.operation, each.other_operation): each for each in reversed(installed_release().hazards)}
 TURNED, UNFENCED = HAZARDS["ttg.local_alloc", "ttng.tc_gen5_mma"], HAZARDS.get(("ttng.tmem_copy", "ttg.async_copy_global_to_local"))
+COPY, WGMMA = "ttg.async_copy_global_to_local", "ttng.warp_group_dot"
 MADE_BY = f"the compiler of Triton {triton.__version__}"
 WITHOUT_FENCES = ("ttng.tmem_copy", "ttg.local_alloc") in HAZARDS
 """The release puts no fence for scales in any form, but where each tile is copied by itself."""
@@ -120,6 +124,44 @@ def test_the_turned_tile_is_the_compilers_too() -> None:
     assert caught.value.details["workaround"] == TURNED.workaround and caught.value.details["known"]
     seen = outcome_of(caught.value)
     assert seen.outcome is Outcome.COMPILER_FAULT and seen.details["hazard"] == "race" and TURNED.workaround in seen.message
+
+
+def summed_product(form: str, arch: str, stages: int, schedule: str = "eager", *, described: bool = False, **options: Any) -> bool:
+    """Whether it is right."""
+    with emulated(arch, schedule, options=LaunchOptions(**options)):
+        a, b = (torch.randint(-3, 4, size).half().cuda() for size in ((64, 256), (256, 64)))
+        out, sums = torch.empty(1, 64, 64, device="cuda"), torch.zeros(64, device="cuda")
+        tiles = TensorDescriptor.from_tensor(a, [64, 64]) if described else a
+        sum_and_multiply[(1,)](tiles, b, out, sums, 4, M=64, N=64, BLOCK_K=64, FORM=form, DESCRIBED=described, num_stages=stages)
+    expected = a.cpu().float().sum(1) if form != "alone" else torch.zeros(64)
+    return torch.equal(out[0].cpu(), a.cpu().float() @ b.cpu().float()) and torch.equal(sums.cpu(), expected)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("form", "stages", "described"), [("before", 2, False), ("behind", 3, False), ("before", 4, True)])
+def test_a_tile_that_registers_read_too_lacks_a_buffer(form: str, stages: int, described: bool, schedule: str) -> None:
+    """triton 6691. What it is loaded into next is what the wgmma still reads; with that wgmma waited for it passes."""
+    copy = "ttng.async_tma_copy_global_to_local" if described else COPY
+    short, fenced = HAZARDS[copy, WGMMA], HAZARDS.get((WGMMA, COPY))
+    with pytest.raises(EmulatedFault) as caught:
+        summed_product(form, "sm_90", stages, schedule, described=described)
+    assert caught.value.details["known"] and caught.value.details["made by"].startswith(MADE_BY)
+    assert caught.value.details["workaround"] in {short.workaround, (fenced or short).workaround}
+    if fenced is None:
+        waits = re.compile(r"(warp_group_dot_wait.*pendings = )1")
+        rewrite = partial(waits.sub, r"\g<1>0")
+        assert summed_product(form, "sm_90", stages, schedule, described=described, rewrite=rewrite)
+
+
+@pytest.mark.parametrize(
+    ("form", "arch", "stages"),
+    [("before", "sm_90", 1), ("before", "sm_100", 3), ("behind", "sm_80", 3), ("alone", "sm_90", 3), ("again", "sm_90", 3)],
+)
+def test_the_forms_beside_a_short_ring_pass(form: str, arch: str, stages: int) -> None:
+    product = {"sm_90": WGMMA, "sm_100": "ttng.tc_gen5_mma"}.get(arch, "")
+    if stages > 1 and (product, COPY) in HAZARDS:
+        pytest.skip(f"Triton {triton.__version__} puts no fence between {COPY} and {product}")
+    assert all(summed_product(form, arch, stages, schedule) for schedule in SCHEDULES)
 
 
 def test_a_hazard_that_nobody_confirmed_is_the_compilers_all_the_same() -> None:
