@@ -172,11 +172,20 @@ class Judge:
             is_conflict[by_async] = self.order.known[threads[by_async], -1] < shadow.write_epoch[slots[by_async]]
         if self.checks_ctas:
             is_conflict |= (writers != NO_THREAD) & ~same_cta
+        if is_conflict.any() and self.order.has_clusters:
+            is_conflict &= ~self._holds_allocation(slots) | (inside // self.order.cta_threads == threads // self.order.cta_threads)
         if not is_conflict.any():
             return None
         place = int(is_conflict.argmax())
         step = shadow.steps[shadow.write_step[slots[place]]]
         return Conflict(int(threads[place]) + self.first_thread, int(writers[place]), int(units[place]), True, step)
+
+    def _holds_allocation(self, slots: np.ndarray) -> np.ndarray:
+        """Where an address of tensor memory lies: tcgen05.alloc keeps the order of its word's accesses (PTX ISA 9.7.16.6.1). Triton
+        lets copies of the async proxy, also a peer's behind a relaxed barrier of the cluster, overwrite it once it was read."""
+        of_alloc = [step.statement.opcode.startswith("tcgen05.alloc") for step in self.shadow.steps]
+        found: np.ndarray = np.array(of_alloc, bool)[self.shadow.write_step[slots]] & (self.shadow.writer[slots] >= 0)
+        return found
 
     def _with_readers(self, threads: np.ndarray, units: np.ndarray, slots: np.ndarray) -> Conflict | None:
         shadow, warps = self.shadow, self.order.warps
@@ -189,6 +198,9 @@ class Judge:
             own, rows = threads // WARP % warps, np.arange(len(units))
             unknown = self.order.known[threads] < read_epoch  # (n, warps + 1)
             unknown[rows, own] &= (shadow.reader[slots, own] != threads % WARP) & (not self.by_warp)
+            if self.order.has_clusters and unknown.any():
+                cta_of_warp = np.arange(warps + 1) * WARP // self.order.cta_threads
+                unknown &= ~self._holds_allocation(slots)[:, None] | (cta_of_warp == cta_of_warp[own][:, None])
             is_conflict = unknown.any(axis=1)
         if self.checks_ctas:
             reading = shadow.reading_cta[slots]
@@ -240,8 +252,7 @@ class Judge:
         warp = writers[generic] // WARP % self.order.warps
         is_conflict = self.order.fenced[threads[generic], warp] < self.shadow.write_epoch[slots[generic]]
         if is_conflict.any():
-            of_alloc = [step.statement.opcode.startswith("tcgen05.alloc") for step in self.shadow.steps]
-            is_conflict &= ~np.array(of_alloc)[self.shadow.write_step[slots[generic]]]
+            is_conflict &= ~self._holds_allocation(slots[generic])
         if not is_conflict.any():
             return None
         place = int(generic[int(is_conflict.argmax())])

@@ -42,11 +42,12 @@ class WarpAccess:
 
 @dataclass(eq=False)
 class PipeFlight:
-    """A tcgen05.mma or tcgen05.cp that `thread` issued, until a commit behind it was waited for: the units of shared memory and the
-    cells that it reads, and the cells that it writes."""
+    """A tcgen05.mma or tcgen05.cp of `ctas` that `thread` issued, until a commit behind it was waited for: the units of shared
+    memory and the cells that it reads, and the cells that it writes."""
 
     step: ThreadStep
     thread: int
+    ctas: tuple[int, ...]
     units: np.ndarray
     reads: np.ndarray
     writes: np.ndarray
@@ -139,7 +140,7 @@ def _allocation(reader: StatementReader) -> ThreadStep | None:
         return ThreadStep(reader.statement, (), (), lambda: None, execute=_fence)
     if kind not in ("alloc", "dealloc", "relinquish_alloc_permit"):
         return None
-    reader.accept(kind, "cta_group::1", "sync", "aligned", "shared::cta", "b32")
+    reader.accept(kind, "cta_group::1", "cta_group::2", "sync", "aligned", "shared::cta", "b32")
     if kind == "relinquish_alloc_permit":
 
         def relinquish(active: Active, step: ThreadStep) -> None:

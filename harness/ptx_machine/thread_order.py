@@ -24,6 +24,10 @@ class Order:
         self._common: int | None = first_epoch
 
     @property
+    def has_clusters(self) -> bool:
+        return self.cta_threads < self.threads
+
+    @property
     def common(self) -> int:
         """What was done up to this epoch every thread knows of, of every warp of its cluster."""
         if self._common is None:
@@ -72,7 +76,7 @@ class Order:
 
     def synchronise_ctas(self, ctas: np.ndarray) -> None:
         """All threads of each of `ctas` have met."""
-        if self.cta_threads < self.threads:
+        if self.has_clusters:
             for cta in ctas.tolist():
                 self.synchronise(np.arange(cta * self.cta_threads, (cta + 1) * self.cta_threads))
             return

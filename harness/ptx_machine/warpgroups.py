@@ -18,6 +18,7 @@ from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words
 from bitverdict.harness.ptx_machine.access import check_flight, other_end
 from bitverdict.harness.ptx_machine.bulk_copies import end_read, hold_to_proxy
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+from bitverdict.harness.ptx_machine.shared_space import ASYNC_PEERS
 from bitverdict.harness.ptx_machine.tensor_maps import swizzle_addresses
 from bitverdict.harness.ptx_machine.thread_order import WARP
 from bitverdict.harness.ptx_machine.warp_instructions import BITS, accumulator_of, codes_of, fragments_of, product_of
@@ -220,6 +221,7 @@ def _matrix(
     if word >> 49 & 7:
         raise fault("not modelled", "a matrix descriptor with a base offset", step)
     places = matrix_places(leading_offset, stride, mode, rows, k, size, is_transposed)
+    start += active.machine.shared.ranks(active.machine.cta[first_threads])  # a descriptor has the byte in the own CTA
     return read_matrix(active.machine, step, first_threads, start, places, size, mode, units)
 
 
@@ -251,10 +253,9 @@ def read_matrix(
 ) -> np.ndarray:
     """Words of `size` bytes [threads, *places.shape], which the async proxy reads behind the `start` of each thread's matrix."""
     space = machine.shared
-    start += space.ranks(machine.cta[first_threads])  # a descriptor has the byte in the own CTA
     addresses = swizzle_addresses(start.reshape(-1, *[1] * places.ndim) + places, mode)  # (warpgroups, rows, k)
     threads = np.repeat(first_threads, places.size)
-    offsets = space.flat_offsets(step, threads, addresses.reshape(-1), size, "read")
+    offsets = space.flat_offsets(step, threads, addresses.reshape(-1), size, "read", ASYNC_PEERS)
     touched = np.unique(offsets.reshape(len(first_threads), -1) // space.judge.unit, axis=1) if len(first_threads) == 1 else None
     own = touched if touched is not None else np.sort(offsets.reshape(len(first_threads), -1) // space.judge.unit, axis=1)
     repeated = max(space.judge.unit // size, 1)

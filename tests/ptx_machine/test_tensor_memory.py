@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
 from bitverdict.harness.ptx_machine.launch import ptx_kernel
 from bitverdict.reference import tensor_core
+from tests.emulator import test_clusters
+from tests.support import cluster_kernels
 from tests.support.ptx_results import SM_100, required_case, results, rewritten
 
 SHIPPED = {
@@ -84,7 +87,7 @@ KERNEL = """.version 8.7
 .address_size 64
 .shared .align 1024 .b8 left[8192];
 .shared .align 1024 .b8 right[8192];
-.shared .align 8 .b8 barrier[8];
+.shared .align 8 .b8 barrier[16];
 .shared .align 8 .b8 columns[8];
 .visible .entry kernel(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u32 p3, .param .u64 p4, .param .u64 p5)
 {
@@ -95,6 +98,7 @@ KERNEL = """.version 8.7
     mov.u32 %r10, left; mov.u32 %r11, right; mov.u32 %r12, barrier; mov.u32 %r13, columns;
     @%p0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r13], 64;
     @%p1 mbarrier.init.shared::cta.b64 [%r12], 1;
+    @%p1 mbarrier.init.shared::cta.b64 [%r12+8], 128;
     shl.b32 %r3, %r0, 2; cvt.u64.u32 %rd3, %r3; mov.u32 %r4, 0;
 COPY:
     add.u32 %r5, %r10, %r3; add.u32 %r6, %r11, %r3; add.u64 %rd4, %rd0, %rd3; add.u64 %rd5, %rd1, %rd3;
@@ -259,7 +263,7 @@ PRODUCT = "    @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r14], %rd6, %rd7, %r1, 
         ("@%p1 tcgen05.commit", "setp.eq.u32 %p5, %r0, 32; @%p5 tcgen05.commit", r"race: tcgen05\.ld.* a tcgen05\.mma in flight"),
         ("bar.sync 0;\n    tcgen05.fence::after", "tcgen05.fence::after", "race"),
         ("%rd7, %r1, %p4", "%rd7, {%r1, %r1, %r1, %r1}, %r1, %p4", r"not modelled: line \d+ of the PTX: tcgen05\.mma"),
-        ("mma.cta_group::1", "mma.cta_group::2", r"not modelled: line \d+ of the PTX: tcgen05\.mma\S+: \.cta_group::2 is not"),
+        ("mma.cta_group::1", "mma.cta_group::2", r"illegal instruction: tcgen05\.mma\S+ in a cluster of 1 CTAs"),
         ("relinquish_alloc_permit.cta_group::1.sync.aligned;", "alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r13], 512;",
          "deadlock: .* waits for 64 columns that its own CTA has"),
         ("shl.b32 %r3, %r0, 6;", "shl.b32 %r3, %r0, 6; st.shared.b32 [%r10], %r0;", "race"),
@@ -279,3 +283,57 @@ def test_a_fault_of_handwritten_tcgen05_is_seen(before: str, after: str, said: s
         return
     with pytest.raises(EmulatedFault, match=said):
         launch("", np.ones((M, 32), np.uint8), np.ones((N, 32), np.uint8), descriptor)
+
+
+@pytest.mark.parametrize(
+    ("ctas", "is_pair", "before", "after", "said"),
+    [
+        ((2, 1), True, "", "", ""),
+        ((2, 2), True, "", "", ""),
+        ((1, 2), False, "", "", ""),
+        ((2, 1), True, r"mov\.b16 \t(%rs\d+), 3;", r"mov.b16 \1, 1;", "deadlock: .* waits at an mbarrier"),
+        ((2, 1), True, r"mov\.b16 \t(%rs\d+), 3;", r"mov.b16 \1, 7;", "illegal instruction: .* 0b111 of a cluster of 2"),
+        ((2, 1), True, WAIT, PASSED, r"race: tcgen05\.ld.* a tcgen05\.mma in flight writes"),
+        ((2, 1), True, r"kind::f16 (.*), %rd\d+, (%r\d+), ", r"kind::f16 \1, %rd8, \2, ", "differ"),
+    ],
+    ids=["a pair", "two pairs", "multicast commits", "commit to one CTA", "commit to no CTA", "no wait", "descriptor"],
+)  # fmt: skip
+def test_a_product_of_two_ctas_in_ptx(ctas: tuple[int, int], is_pair: bool, before: str, after: str, said: str) -> None:
+    places = slice(None) if before != WAIT else slice(-1, None)
+    twin = PtxTwin(rewrite=rewritten(before, after, places) if before else str)
+    with emulated("sm_100", "eager", options=LaunchOptions(takes_cpu_tensors=True, probes=(twin,))):
+        test_clusters.product(cluster_kernels, ctas, two=is_pair)
+    (result,) = twin.results
+    assert re.search(said, result.difference) if said else result.words and not result.difference
+
+
+ARRIVAL = """
+    tcgen05.fence::before_thread_sync;
+    mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12+8];
+STORED:
+    mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p5, [%r12+8], %r18;
+    @!%p5 bra STORED;
+    tcgen05.fence::after_thread_sync;
+    setp.eq.u32 %p4, %r18, 0;
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("", "", ""),
+        ("tcgen05.fence::before_thread_sync;", "", r"race: thread 0 .* writes column 0, lane 32 .*thread 32 of CTA 0 wrote"),
+        (".arrive.relaxed.cta", ".arrive", ""),
+        ("tcgen05.wait::st.sync.aligned;", "", r"race: tcgen05\.mma.* a tcgen05\.st in flight writes"),
+    ],
+    ids=["right", "no fence", "an arrival that releases", "no wait::st"],
+)
+def test_a_fence_orders_before_a_relaxed_arrival(before: str, after: str, said: str) -> None:
+    """All threads store the accumulator on which one issues a product (PTX ISA 9.7.16.6.4.4)."""
+    body = (STORED.replace("FIRST", "0") + ARRIVAL + PRODUCT).replace(before, after)
+    arguments = np.zeros((M, 32), np.uint8), np.zeros((N, 32), np.uint8), N >> 3 << 17 | M >> 4 << 24 | 1 << 4
+    if said:
+        with pytest.raises(EmulatedFault, match=said):
+            launch(body, *arguments)
+    else:
+        assert launch(body, *arguments).view(np.float32)[3, 2] == np.array(3 * 64 + 2, np.uint32).view(np.float32)

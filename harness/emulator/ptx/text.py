@@ -198,13 +198,13 @@ def _statements(text: str, function: Function) -> None:
         if text[position] == ";":
             position += 1
         elif text[position] == "{":
-            scopes.append({})
             position += 1
+            scopes.append({label: f"{label}@{numbers}" for label in _labels_of_scope(text, position)})
         elif text[position] == "}":
             scopes.pop()
             position += 1
         elif label := _LABEL.match(text, position):
-            function.blocks.append((label[1], []))
+            function.blocks.append((scopes[-1].get(label[1], label[1]), []))
             position = label.end()
         else:
             end = text.find(";", position)
@@ -212,6 +212,17 @@ def _statements(text: str, function: Function) -> None:
             numbers += 1
             _statement(text[position:end].strip(), function, scopes, numbers)
             position = end + 1
+
+
+def _labels_of_scope(text: str, position: int) -> list[str]:
+    """Those of the scope that begins at `position`, but of none inside of it: another scope may have labels of the same names."""
+    labels, depth = [], 0
+    for found in re.compile(r"[{}]|([\w$]+)\s*:(?!:)").finditer(text, position):
+        if found[0] == "}" and not depth:
+            break
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+        labels += [found[1]] if found[1] and not depth else []
+    return labels
 
 
 def _statement(text: str, function: Function, scopes: list[dict[str, str]], number: int) -> None:
