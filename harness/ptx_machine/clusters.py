@@ -61,8 +61,8 @@ def reach_peers(machine: Threads, step: ThreadStep, threads: np.ndarray, ctas: n
         return
     warps = threads // WARP
     np.maximum.at(phases.uses, (ctas, warps % phases.warps), machine.order.epoch[warps])
-    for cta, warp in set(zip(ctas.tolist(), (warps % phases.warps).tolist(), strict=True)):
-        phases.steps[cta, warp] = step
+    for user in np.unique(ctas * phases.warps + warps % phases.warps).tolist():
+        phases.steps[divmod(user, phases.warps)] = step
 
 
 def leave(machine: Threads, threads: np.ndarray) -> None:

@@ -110,6 +110,28 @@ def test_the_wrong_rank_gives_other_words() -> None:
     assert torch.equal(out, torch.arange(256, dtype=torch.int32))
 
 
+THROUGH_GLOBAL = kernel(
+    f"""
+    mul.wide.u32 %rd1, %r3, 4; add.s64 %rd2, %rd10, %rd1; add.s64 %rd3, %rd11, %rd1;
+    st.global.b32 [%rd2], %r3;
+    {MEET}
+    xor.b32 %r4, %r3, 64; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd10, %rd4;
+    ld.global.b32 %r5, [%rd5]; st.global.b32 [%rd3], %r5;""",
+    "u64",
+    "u64",
+)
+
+
+def test_a_barrier_of_the_cluster_orders_global_memory() -> None:
+    """Thread t of the grid reads what t + 64 or t - 64 stored, in the other CTA of its cluster, or one in another cluster."""
+    x, y = torch.zeros(2, 256, dtype=torch.int32)
+    launch(THROUGH_GLOBAL, x, y)
+    assert torch.equal(y.view(2, 2, 64), torch.arange(256, dtype=torch.int32).view(2, 2, 64).flip(1))
+    for before, after in ((MEET, RELAXED), (MEET, "bar.sync 0;"), ("%r3, 64;", "%r3, 128;")):
+        with pytest.raises(EmulatedFault, match=r"race: thread .* of p0, which thread .* nothing orders the two"):
+            launch(replaced_once(THROUGH_GLOBAL, before, after), torch.zeros_like(x), y)
+
+
 def test_a_cta_that_ends_counts_as_arrived_at_the_clusters_barrier() -> None:
     """Rank 1 ends at once, and nobody uses its memory."""
     text = kernel(f"mov.u32 %r4, %cluster_ctarank; setp.eq.u32 %p1, %r4, 1;\n    @%p1 bra DONE;\n    {MEET}\nDONE:", "u64")
