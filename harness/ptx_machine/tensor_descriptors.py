@@ -56,7 +56,7 @@ def product_of_descriptor(kind: str, word: int, is_pair: bool) -> Product | str:
     n, is_scaled = (word >> 17 & 63) << 3, kind.startswith("mx")
     m = ((word >> 27 & 3) << 7 if is_scaled else (word >> 24 & 31) << 4) >> is_pair
     result = "f32" if is_scaled else _RESULTS.get(word >> 4 & 3)
-    fits = m in ((128,) if is_scaled or is_pair else (64, 128)) and 8 <= n <= 256 and n % (16 if m == 128 else 8) == 0
+    fits = m in ((128,) if is_scaled else (64, 128)) and 8 <= n <= 256 and n % (16 if m == 128 else 8) == 0
     if left is None or right is None or result is None or not fits or (result == "s32") != (kind == "i8"):
         return f"the instruction descriptor {word:#x} says no product of kind::{kind}: {left} and {right} to {result}, M {m}, N {n}"
     if is_scaled and is_pair:

@@ -153,8 +153,7 @@ class _Issue:
         scales = [
             [self.scale_codes(cta, product, address, block, side) for side, address in enumerate(sides[2:])] for cta in self.ctas
         ]
-        lanes, columns = self.row_lanes(d, product.m), (d & 0xFFFF) + np.arange(product.n)
-        cells = [self.cells(cta, lanes, columns) for cta in self.ctas]
+        cells = [self.accumulator_cells(cta, product, d) for cta in self.ctas]
         self.begin(np.stack(cells).reshape(-1))
         for own_cells, rows, own_scales in zip(cells, a, scales, strict=True):
             if adds:
@@ -162,6 +161,15 @@ class _Issue:
             dtype = DTYPES[16 if product.result == "f16" else 32]
             c = self.tensor.words[own_cells].astype(dtype) if adds else np.zeros(own_cells.shape, dtype)
             self.write(own_cells, self.words(product, block, rows, b, own_scales, c).astype(np.uint32))
+
+    def accumulator_cells(self, cta: int, product: Product, address: int) -> np.ndarray:
+        """[rows, columns] of D: with 64 rows in each CTA of a pair the second half of the columns lies in the upper lanes."""
+        columns = (address & 0xFFFF) + np.arange(product.n)
+        if len(self.ctas) == 1 or product.m == 128:
+            return self.cells(cta, self.row_lanes(address, product.m), columns)
+        rows = np.arange(LANES) + (address >> 16)
+        lower, upper = self.cells(cta, rows, columns[: product.n // 2]).reshape(2, product.m, -1)
+        return np.concatenate([lower, upper], axis=1)
 
     def words(
         self, product: Product, block: int, a: np.ndarray, b: np.ndarray, scales: list[np.ndarray], c: np.ndarray
@@ -222,8 +230,8 @@ class _Issue:
 
     def tensor_codes(self, cta: int, product: Product, address: int) -> np.ndarray:
         """[rows, k] codes of A in tensor memory: a row's 32 bytes in eight columns."""
-        if WIDTHS.get(product.left, 8) < 8 and not product.is_packed:
-            raise fault("not modelled", f"A of {product.left} in tensor memory", self.step)
+        if (WIDTHS.get(product.left, 8) < 8 and not product.is_packed) or (len(self.ctas) > 1 and product.m == 64):
+            raise fault("not modelled", f"A of {product.left} and {product.m} rows a CTA in tensor memory", self.step)
         columns = (address & 0xFFFF) + np.arange(K_BYTES // 4)
         words = self.read(self.cells(cta, self.row_lanes(address, product.m), columns))
         held = np.ascontiguousarray(words)

@@ -37,9 +37,9 @@ def multicast_rows(module: Any) -> None:
     assert torch.equal(out, table)
 
 
-def product(module: Any, ctas: tuple[int, int], *, two: bool) -> None:
-    """CTAs `ctas` (along M, along N), of which two along M make one product together if `two`."""
-    m, n, k = 128 * ctas[0], 64 * ctas[1], 96
+def product(module: Any, ctas: tuple[int, int], *, two: bool, rows: int = 128) -> None:
+    """CTAs `ctas` (along M, along N) with `rows` each, of which two along M make one product together if `two`."""
+    m, n, k = rows * ctas[0], 64 * ctas[1], 96
     down = [[1 << bit, 0] for bit in range(ctas[0].bit_length() - 1)]
     across = [[0, 1 << bit] for bit in range(ctas[1].bit_length() - 1)]
     of_a = down + [[0, 0]] * len(across)
@@ -50,7 +50,7 @@ def product(module: Any, ctas: tuple[int, int], *, two: bool) -> None:
         TensorDescriptor.from_tensor(each, box, gl.NVMMASharedLayout.get_default_for(box, gl.float16, cga_layout=cga))
         for each, box, cga in ((a, [m, 32], of_a), (b, [32, n], of_b))
     ]
-    sums = TensorMemoryLayout([128, 64], col_stride=1, cga_layout=down + across, two_ctas=two)
+    sums = TensorMemoryLayout([rows, 64], col_stride=1, cga_layout=down + across, two_ctas=two)
     held = gl.BlockedLayout([1, 2], [2, 16], [4, 1], [1, 0], cga_layout=down + across)
     module.product[(1,)](*boxes, out, 3, sums, held, two, num_ctas=ctas[0] * ctas[1])
     model = tensor_core.instruction("sm_100", "tcgen05", "fp16", "fp16", "fp32")
@@ -64,6 +64,7 @@ RIGHT = {
     "product": ("sm_100", lambda module: product(module, (2, 2), two=True)),
     "product of one CTA each": ("sm_100", lambda module: product(module, (1, 2), two=False)),
     "product of two CTAs": ("sm_100", lambda module: product(module, (2, 1), two=True)),
+    "product of two CTAs with 64 rows": ("sm_100", lambda module: product(module, (2, 1), two=True, rows=64)),
 }
 
 

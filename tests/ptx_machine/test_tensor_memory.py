@@ -286,23 +286,25 @@ def test_a_fault_of_handwritten_tcgen05_is_seen(before: str, after: str, said: s
 
 
 @pytest.mark.parametrize(
-    ("ctas", "is_pair", "before", "after", "said"),
+    ("ctas", "rows", "is_pair", "before", "after", "said"),
     [
-        ((2, 1), True, "", "", ""),
-        ((2, 2), True, "", "", ""),
-        ((1, 2), False, "", "", ""),
-        ((2, 1), True, r"mov\.b16 \t(%rs\d+), 3;", r"mov.b16 \1, 1;", "deadlock: .* waits at an mbarrier"),
-        ((2, 1), True, r"mov\.b16 \t(%rs\d+), 3;", r"mov.b16 \1, 7;", "illegal instruction: .* 0b111 of a cluster of 2"),
-        ((2, 1), True, WAIT, PASSED, r"race: tcgen05\.ld.* a tcgen05\.mma in flight writes"),
-        ((2, 1), True, r"kind::f16 (.*), %rd\d+, (%r\d+), ", r"kind::f16 \1, %rd8, \2, ", "differ"),
+        ((2, 1), 128, True, "", "", ""),
+        ((2, 2), 128, True, "", "", ""),
+        ((1, 2), 128, False, "", "", ""),
+        ((2, 1), 64, True, "", "", ""),
+        ((2, 1), 128, True, r"mov\.b16 \t(%rs\d+), 3;", r"mov.b16 \1, 1;", "deadlock: .* waits at an mbarrier"),
+        ((2, 1), 128, True, r"mov\.b16 \t(%rs\d+), 3;", r"mov.b16 \1, 7;", "illegal instruction: .* 0b111 of a cluster of 2"),
+        ((2, 1), 128, True, WAIT, PASSED, r"race: tcgen05\.ld.* a tcgen05\.mma in flight writes"),
+        ((2, 1), 128, True, r"kind::f16 (.*), %rd\d+, (%r\d+), ", r"kind::f16 \1, %rd8, \2, ", "differ"),
     ],
-    ids=["a pair", "two pairs", "multicast commits", "commit to one CTA", "commit to no CTA", "no wait", "descriptor"],
+    ids=["a pair", "two pairs", "multicast commits", "a pair of 64 rows", "commit to one CTA", "commit to no CTA", "no wait",
+         "descriptor"],
 )  # fmt: skip
-def test_a_product_of_two_ctas_in_ptx(ctas: tuple[int, int], is_pair: bool, before: str, after: str, said: str) -> None:
+def test_a_product_of_two_ctas_in_ptx(ctas: tuple[int, int], rows: int, is_pair: bool, before: str, after: str, said: str) -> None:
     places = slice(None) if before != WAIT else slice(-1, None)
     twin = PtxTwin(rewrite=rewritten(before, after, places) if before else str)
     with emulated("sm_100", "eager", options=LaunchOptions(takes_cpu_tensors=True, probes=(twin,))):
-        test_clusters.product(cluster_kernels, ctas, two=is_pair)
+        test_clusters.product(cluster_kernels, ctas, two=is_pair, rows=rows)
     (result,) = twin.results
     assert re.search(said, result.difference) if said else result.words and not result.difference
 

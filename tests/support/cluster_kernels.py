@@ -70,6 +70,8 @@ def product(a, b, out, STEPS: gl.constexpr, SUMS: gl.constexpr, LAYOUT: gl.const
         mbarrier.wait(loaded, step & 1)
         tcgen05_mma(a_tile, b_tile, sums, use_acc=step > 0, multicast=True, mbarriers=[multiplied])
         mbarrier.wait(multiplied, step & 1)
+    mbarrier.invalidate(loaded)
+    mbarrier.invalidate(multiplied)
     rows = gl.arange(0, M, layout=gl.SliceLayout(1, LAYOUT))
     columns = gl.arange(0, N, layout=gl.SliceLayout(0, LAYOUT))
     gl.store(out + rows[:, None] * N + columns[None, :], gl.convert_layout(sums.load(), LAYOUT))
