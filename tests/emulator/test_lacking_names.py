@@ -42,6 +42,7 @@ def test_a_test_is_skipped_for_what_a_newer_release_brought_alone(
 
 SENTENCE = "triton 3.6.0 lacks tma.async_load, which 3.8.x brought"
 LACKING = Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, message=SENTENCE)
+REUSED = next(hazard for hazard in RELEASES[0].hazards if hazard.operation == "ttng.init_barrier")
 WRONG = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="element 3")
 
 
@@ -53,6 +54,11 @@ WRONG = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="el
         ([LACKING, WRONG], ""),
         ([WRONG], ""),
         (f"NOT RUN  softmax: {SENTENCE}\n", SENTENCE),
+        (
+            {"message": f"misuse made by the compiler of Triton 3.6.0; workaround: {REUSED.workaround}; bytes 0..7"},
+            f"triton {triton.__version__} makes a hazard of {REUSED.operation} and {REUSED.other_operation}",
+        ),
+        (f"without {REUSED.workaround}; bytes", ""),
     ],
 )
 def test_a_failed_test_is_skipped_for_the_case_that_its_statement_names(

@@ -54,7 +54,7 @@ ALL = [mutant for stem in STEMS for mutant in judged_here(mutants_of(stem))]
 
 def failure_report(mutant: Mutant, aside: Path) -> dict[str, str] | None:
     """Of the first required case that fails: the case, and the verdict's outcome, message and line. Where none fails, of one that
-    was not run, or None.
+    was not run or where the compiler makes a hazard, or None.
 
     Kept in `aside`, which all workers of the run share: each mutant is judged once."""
     kept = aside / f"{hashlib.sha256(mutant.id.encode()).hexdigest()[:16]}.json"
@@ -72,7 +72,7 @@ def failure_report(mutant: Mutant, aside: Path) -> dict[str, str] | None:
     found = None
     for case in cases:
         verdict = judge(case, machine, contract)
-        if verdict.failed or verdict.outcome is Outcome.NOT_RUN:
+        if verdict.failed or verdict.outcome in (Outcome.NOT_RUN, Outcome.COMPILER_FAULT):
             found = {
                 "case": repr((case.problem, case.config, case.regime, case.schedule)),
                 "outcome": str(verdict.outcome),

@@ -84,8 +84,8 @@ def test_a_promise_holds_where_the_launcher_requires_it_and_not_elsewhere(outsid
         text = text.replace(plain, hinted)
     (outside / "kept.py").write_text(text + "\n\nmatmul.requires = lambda m, n, k: n % 8 == 0\n")
     words = ["--target", "emulated:sm_90", "--max-cases", "20", "--jobs", "1", "--shrink-seconds", "0"]
-    assert main(["run", "matmul", "--launcher", "kept.py:matmul", *words]) == 0
-    assert "20 cases judged" in capsys.readouterr().out
+    status, out = main(["run", "matmul", "--launcher", "kept.py:matmul", *words]), capsys.readouterr().out
+    assert status == 0 and "20 cases judged" in out, out
     (outside / "broken.py").write_text(text)
     assert main(["run", "matmul", "--launcher", "broken.py:matmul", *words]) == 1
     out = capsys.readouterr().out

@@ -52,10 +52,11 @@ def sentence_of_error(error: BaseException) -> str:
 
 
 def _hazard_of(error: object) -> str:
-    """What the compiler of the installed release is known to make, and that of the newest is not."""
+    """What the compiler of the installed release is known to make, and that of the newest is not. A text tells the workaround."""
     workaround = getattr(error, "details", {}).get("workaround")
     here = set(installed_release().hazards) - set(RELEASES[-1].hazards)
-    known = next((each for each in here if each.workaround == workaround), None)
+    told = {each for each in here if isinstance(error, str) and f"; workaround: {each.workaround}; " in error}
+    known = next((each for each in here if each.workaround == workaround or each in told), None)
     return f"triton {triton.__version__} makes a hazard of {known.operation} and {known.other_operation}" if known else ""
 
 
@@ -97,7 +98,7 @@ def _results_in(value: object, depth: int = 4) -> Iterator[object]:
 def _sentence_of_result(result: object) -> str:
     if isinstance(result, BaseException):
         return sentence_of_error(result)
-    return sentence_of(result.message) or _hazard_of(result) if isinstance(result, Verdict) else sentence_of(str(result))
+    return sentence_of(result.message if isinstance(result, Verdict) else str(result)) or _hazard_of(result)
 
 
 def _failed(result: object) -> bool:
