@@ -59,8 +59,6 @@ def product_of_descriptor(kind: str, word: int, is_pair: bool) -> Product | str:
     fits = m in ((128,) if is_scaled else (64, 128)) and 8 <= n <= 256 and n % (16 if m == 128 else 8) == 0
     if left is None or right is None or result is None or not fits or (result == "s32") != (kind == "i8"):
         return f"the instruction descriptor {word:#x} says no product of kind::{kind}: {left} and {right} to {result}, M {m}, N {n}"
-    if is_scaled and is_pair:
-        return "block scales of a product of two CTAs are not executed here"
     unknown = word & (0x8000000F if is_scaled else 0xE0000007)
     if unknown:
         return f"an instruction descriptor {word:#x}, whose bits {unknown:#x} are not known here"

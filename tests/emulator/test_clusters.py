@@ -14,7 +14,7 @@ import triton.language as tl
 from triton.compiler import CompiledKernel
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout
+from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, TensorMemoryScalesLayout
 from triton.experimental.gluon.language.nvidia.hopper import cluster
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -59,11 +59,34 @@ def product(module: Any, ctas: tuple[int, int], *, two: bool, rows: int = 128) -
     assert (out.numpy().view("uint32") == expected).all()
 
 
+def scaled_product(module: Any) -> None:
+    """Operands in e4m3 with scales from 2^-7 to 2^6."""
+    draw, rows = torch.Generator().manual_seed(3), [[1, 0]]
+    a, b = (torch.randn(count, 128, generator=draw).to(torch.float8_e4m3fn) for count in (256, 128))
+    scales = [torch.randint(120, 134, (count, 4), generator=draw, dtype=torch.uint8) for count in (256, 128)]
+    out = torch.empty(256, 128)
+    boxes = [
+        TensorDescriptor.from_tensor(
+            each, list(each.shape), gl.NVMMASharedLayout.get_default_for(list(each.shape), gl.float8e4nv, cga_layout=rows)
+        )
+        for each in (a, b)
+    ]
+    sums = TensorMemoryLayout([128, 128], col_stride=1, cga_layout=rows, two_ctas=True)
+    of_scales = [TensorMemoryScalesLayout(cga_layout=bases) for bases in (rows, [[0, 0]])]
+    held = gl.BlockedLayout([1, 2], [2, 16], [4, 1], [1, 0], cga_layout=rows)
+    module.scaled_product[(1,)](*boxes, *scales, out, sums, *of_scales, held, num_ctas=2)
+    model = tensor_core.instruction("sm_100", "tcgen05", "e4m3", "e4m3", "fp32", scale="e8m0", kind="mxf8f6f4")
+    left, right = (each.view(torch.uint8).numpy() for each in (a, b))
+    expected = tensor_core.scaled_product(model, left, scales[0].numpy(), right.T, scales[1].numpy())
+    assert (out.numpy().view("uint32") == expected).all()
+
+
 RIGHT = {
     "multicast_rows": ("sm_90", multicast_rows),
     "product": ("sm_100", lambda module: product(module, (2, 2), two=True)),
     "product of one CTA each": ("sm_100", lambda module: product(module, (1, 2), two=False)),
     "product of two CTAs": ("sm_100", lambda module: product(module, (2, 1), two=True)),
+    "scaled_product": ("sm_100", scaled_product),
     "product of two CTAs with 64 rows": ("sm_100", lambda module: product(module, (2, 1), two=True, rows=64)),
 }
 

@@ -309,6 +309,23 @@ def test_a_product_of_two_ctas_in_ptx(ctas: tuple[int, int], rows: int, is_pair:
     assert re.search(said, result.difference) if said else result.words and not result.difference
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("", "", ""),
+        (r"(mxf8f6f4.*), \[ (%r\d+) \+ 0 \], \[ (%r\d+) \+ 0 \]", r"\1, [ \3 + 0 ], [ \2 + 0 ]", "differ"),
+        (r"tcgen05\.wait::st\.sync\.aligned;", "", r"race: tcgen05\.mma.* a tcgen05\.st in flight writes"),
+    ],
+    ids=["right", "scales exchanged", "no wait::st"],
+)
+def test_a_product_of_two_ctas_has_block_scales_in_ptx(before: str, after: str, said: str) -> None:
+    twin = PtxTwin(rewrite=rewritten(before, after) if before else str)
+    with emulated("sm_100", "eager", options=LaunchOptions(takes_cpu_tensors=True, probes=(twin,))):
+        test_clusters.scaled_product(cluster_kernels)
+    (result,) = twin.results
+    assert re.search(said, result.difference) if said else result.words and not result.difference
+
+
 ARRIVAL = """
     tcgen05.fence::before_thread_sync;
     mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12+8];

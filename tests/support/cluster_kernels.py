@@ -11,6 +11,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     mbarrier,
     tcgen05_mma,
     tcgen05_mma_barrier_count,
+    tcgen05_mma_scaled,
     tma,
 )
 from triton.experimental.gluon.language.nvidia.hopper import cluster  # noqa: F401  (a twin meets by it)
@@ -75,6 +76,38 @@ def product(a, b, out, STEPS: gl.constexpr, SUMS: gl.constexpr, LAYOUT: gl.const
     rows = gl.arange(0, M, layout=gl.SliceLayout(1, LAYOUT))
     columns = gl.arange(0, N, layout=gl.SliceLayout(0, LAYOUT))
     gl.store(out + rows[:, None] * N + columns[None, :], gl.convert_layout(sums.load(), LAYOUT))
+
+
+@gluon.jit
+def scaled_product(a, b, by_a, by_b, out, SUMS: gl.constexpr, OF_A: gl.constexpr, OF_B: gl.constexpr, LAYOUT: gl.constexpr):
+    """out (256, 128) = a b transposed by two CTAs, with a scale for 32 of K: each CTA has those of its rows and of all columns."""
+    a_tile = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)  # (256, 128)
+    b_tile = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)  # (128, 128)
+    loaded = mbarrier.allocate_mbarrier(two_ctas=True)
+    multiplied = mbarrier.allocate_mbarrier()
+    mbarrier.init(loaded, count=1)
+    mbarrier.init(multiplied, count=1)
+    sums = allocate_tensor_memory(gl.float32, [256, 128], SUMS)  # (256, 128)
+    a_scales = allocate_tensor_memory(gl.uint8, [256, 4], OF_A)  # (256, 4)
+    b_scales = allocate_tensor_memory(gl.uint8, [128, 4], OF_B)  # (128, 4)
+    held: gl.constexpr = a_scales.get_reg_layout()
+    at = gl.arange(0, 256, gl.SliceLayout(1, held))[:, None] * 4 + gl.arange(0, 4, gl.SliceLayout(0, held))[None, :]
+    a_scales.store(gl.load(by_a + at))
+    held_b: gl.constexpr = b_scales.get_reg_layout()
+    at = gl.arange(0, 128, gl.SliceLayout(1, held_b))[:, None] * 4 + gl.arange(0, 4, gl.SliceLayout(0, held_b))[None, :]
+    b_scales.store(gl.load(by_b + at))
+    mbarrier.expect(loaded, a.nbytes_per_cta + b.nbytes_per_cta)
+    tma.async_load(a, [0, 0], loaded, a_tile)
+    tma.async_load(b, [0, 0], loaded, b_tile)
+    mbarrier.wait(loaded, 0)
+    tcgen05_mma_scaled(a_tile, b_tile.permute((1, 0)), sums, a_scales, b_scales, "e4m3", "e4m3", use_acc=False,
+                       mbarriers=[multiplied])  # fmt: skip
+    mbarrier.wait(multiplied, 0)
+    mbarrier.invalidate(loaded)
+    mbarrier.invalidate(multiplied)
+    rows = gl.arange(0, 256, layout=gl.SliceLayout(1, LAYOUT))
+    columns = gl.arange(0, 128, layout=gl.SliceLayout(0, LAYOUT))
+    gl.store(out + rows[:, None] * 128 + columns[None, :], gl.convert_layout(sums.load(), LAYOUT))
 
 
 @gluon.jit

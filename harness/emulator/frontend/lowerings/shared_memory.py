@@ -78,7 +78,12 @@ def index(t: Translator, op: Operation) -> None:
 
 @lowers("ttg.memdesc_subslice")
 def subslice(t: Translator, op: Operation) -> None:
-    t.call(op, View.subslice, op.integers("offsets"), t.result(op).shape)
+    t.call(op, subslice_of, op.integers("offsets"), t.result(op).shape)
+
+
+def subslice_of(view: View, offsets: list[int], shape: tuple[int, ...]) -> View:
+    """By the view's own class: in a cluster it is none of strides."""
+    return view.subslice(offsets, shape)
 
 
 @lowers("ttng.tmem_subslice")
@@ -92,12 +97,17 @@ def tensor_subslice(t: Translator, op: Operation) -> None:
         block = layout_number(t.program.expand(kind.layout), "blockM" if dim == len(shape) - 2 else "blockN")
         if not block or offset // block != (offset + shape[dim] - 1) // block:
             raise NotModelled(op, f"{shape[dim]} rows or columns from {offset} on, across blocks of {block}")
-    t.call(op, View.subslice, [offset if axis == dim else 0 for axis in range(len(shape))], shape)
+    t.call(op, subslice_of, [offset if axis == dim else 0 for axis in range(len(shape))], shape)
 
 
 @lowers("ttg.memdesc_trans")
 def transpose(t: Translator, op: Operation) -> None:
-    t.call(op, View.transpose, op.integers("order"))
+    t.call(op, transpose_of, op.integers("order"))
+
+
+def transpose_of(view: View, order: list[int]) -> View:
+    """By the view's own class."""
+    return view.transpose(order)
 
 
 def tensor_pieces(kind: Type, layout: str, op: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
