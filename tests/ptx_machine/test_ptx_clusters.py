@@ -300,6 +300,28 @@ def test_a_fault_of_a_multicast_is_seen(before: str, after: str, said: str) -> N
     assert re.search(said, twin_result(multicast, rewrite).difference)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (r"and\.b32 (.*), -16777232;", r"and.b32 \1, -16;", r"barrier misuse: .* where no barrier is initialised"),
+        (r"\.cta_group::2(\.shared::cluster\.global)", r"\1", "barrier misuse: .* rank 1 counts at the mbarrier of rank 0"),
+        (r"(expect_tx\S* _, \[%r\d+\]), \d+;", r"\1, 5120;", "barrier misuse: .* bytes more arrived"),
+        (r"barrier\.cluster\.arrive\.relaxed\.aligned;\s*barrier\.cluster\.wait\.aligned;", "", "race: "),
+    ],
+    ids=["its own mbarrier", "no pair", "bytes", "does not meet"],
+)  # fmt: skip
+def test_a_fault_of_a_load_that_the_even_cta_counts_is_seen(before: str, after: str, said: str) -> None:
+    """Both CTAs of a pair load their part, and the mbarrier of the even one counts it: its address has one bit cleared."""
+
+    def run(options: LaunchOptions) -> None:
+        with emulated("sm_100", options=options):
+            test_clusters.product(cluster_kernels, (2, 1), two=True)
+
+    assert twin_result(run).words and not twin_result(run).difference
+    rewrite = lambda text: re.sub(before, after, text)
+    assert re.search(said, twin_result(run, rewrite).difference)
+
+
 @pytest.mark.parametrize("ctas", [2, 4])
 def test_ptx_of_a_product_and_a_sum_over_ctas_leaves_the_same_words(ctas: int) -> None:
     """ld.shared::cluster of what mapa found: layouts are converted across CTAs."""
