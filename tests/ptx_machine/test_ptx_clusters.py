@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -13,8 +15,11 @@ import triton
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.releases import RELEASES, installed_release
 from bitverdict.harness.model.targets import target
+from bitverdict.harness.ptx_machine import bulk_copies
 from bitverdict.harness.ptx_machine.below_the_tile_program import PtxResult, PtxTwin
 from bitverdict.harness.ptx_machine.launch import ptx_kernel
+from bitverdict.harness.ptx_machine.shared_space import ASYNC_PEERS, SharedSpace
+from bitverdict.harness.ptx_machine.thread_order import Order
 from tests.emulator import test_clusters
 from tests.emulator.memory import test_im2col_loads
 from tests.ptx_machine.test_below_the_tile_program import required_case, results
@@ -75,6 +80,7 @@ RELAXED = "barrier.cluster.arrive.relaxed.aligned;\n    barrier.cluster.wait.ali
         (FIRST, RELAXED, "race: thread .* reads byte .* which thread .* wrote: nothing orders the two"),
         (LAST, "", r"race: ld\.shared::cluster.* which may have ended: nothing orders its end"),
         (LAST, RELAXED, "race: .* which may have ended"),
+        (FIRST, f"{MEET}\n    setp.eq.u32 %p1, %r4, 1;\n    @%p1 ret;", "race: .* rank 1 of its cluster, which has ended"),
         ("ld.shared::cluster", "ld.shared", r"illegal address: .* whose shared memory needs \.shared::cluster"),
         ("%r8, %r5;", "%r8, 2;", "illegal address: .* of the CTA of rank 2, which is none of its cluster"),
         ("barrier.cluster.wait.acquire.aligned;  // all have read", "barrier.cluster.arrive;", "barrier misuse: .* arrives twice"),
@@ -83,8 +89,8 @@ RELAXED = "barrier.cluster.arrive.relaxed.aligned;\n    barrier.cluster.wait.ali
         (LAST, f"setp.eq.u32 %p1, %r3, 70;\n    @%p1 bar.sync 1, 64;\n    {MEET}", "deadlock: thread 70 waits at barrier 1"),
         ("mov.u32 %r6, tile;", "mov.u32 %r6, tile; and.b32 %r6, %r6, 0xFEFFFFFF;", "illegal address: .* of the CTA of rank 0"),
     ],
-    ids=["no barrier", "relaxed", "ends early", "ends behind a relaxed one", "own space", "no such rank", "arrives twice",
-         "does not arrive", "never comes", "even CTA"],
+    ids=["no barrier", "relaxed", "ends early", "ends behind a relaxed one", "has ended", "own space", "no such rank",
+         "arrives twice", "does not arrive", "never comes", "even CTA"],
 )  # fmt: skip
 def test_a_fault_between_ctas_of_a_cluster_is_seen(before: str, after: str, said: str) -> None:
     with pytest.raises(EmulatedFault, match=said):
@@ -298,6 +304,16 @@ def test_a_fault_of_a_multicast_is_seen(before: str, after: str, said: str) -> N
         return changed
 
     assert re.search(said, twin_result(multicast, rewrite).difference)
+
+
+@pytest.mark.parametrize(("group", "counting"), [(1, [0, 1, 2, 3]), (2, [1, 1, 3, 3])])
+def test_a_multicast_of_pairs_is_counted_by_the_parity_of_its_mbarrier(group: int, counting: list[int]) -> None:
+    """To all of four CTAs, with the mbarrier at byte 64 of rank 1 (PTX ISA, cp.async.bulk.tensor, .cta_group)."""
+    space = SharedSpace.empty(4, 1024, Order(4, 32, cluster_ctas=4), 4)
+    machine = SimpleNamespace(shared=space, shape=SimpleNamespace(cluster_ctas=4), cta=np.arange(128) // 32)
+    ends = np.array([0]), np.array([1 << 24 | 64])
+    targets = bulk_copies._targets(machine, None, 0, ends, 0b1111, ASYNC_PEERS, group)  # type: ignore[arg-type]
+    assert targets == [(rank, cta, 64) for rank, cta in enumerate(counting)]
 
 
 @pytest.mark.parametrize(
