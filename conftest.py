@@ -57,6 +57,8 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, p
 
         if sentence := sentence_of(str(report.longrepr)):
             report.outcome, report.longrepr = "skipped", (str(collector.path), 0, f"Skipped: {sentence}")
+            for name in [name for name, module in sys.modules.items() if getattr(module, "__file__", "") == str(collector.path)]:
+                del sys.modules[name]  # half of it is there: who imports it later would meet another error
     return report
 
 
