@@ -4,11 +4,11 @@
 place.
 
 Of 25 reports five have no kernel here. TritonBench 12 is 24 files of its own, whose kinds of fault the others have. In four the
-kernel is right and the machine code wrong:
+kernel is right and the machine code wrong; `tests/emulator/frontend/test_compiler_faults.py` has triton 9871 and 10590 and fla 945:
 
 - fla 640 (its pull request 826): a product of a transposed register operand on Hopper, of Triton 3.4 to 3.7.0; 3.9 has it mended.
-- triton 9871: a barrier that Triton 3.6 leaves out before tcgen05's arrival, mended in 3.7 (its pull request 9615).
-- fla 945 and triton 10590: words that change from run to run on sm_103, which no emulated GPU is.
+- triton 9871, fla 945 and triton 10590: words that change from run to run on sm_100 and sm_103, of Triton 3.6 and 3.7.0: no proxy
+  fence stands between the store of a tile and tcgen05.mma.
 - triton 11153: LLVM's jump threading brings part of a warp to a shuffle or `ldmatrix`. By PTX's own words all threads meet there;
   where a warp comes together again is decided behind it, by ptxas.
 """

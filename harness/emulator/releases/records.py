@@ -101,6 +101,14 @@ _SHORT_RINGS = tuple(
     for copy in (_COPY, "ttng.async_tma_copy_global_to_local")
 )
 """A tile that a wgmma and registers read has no buffer more than the loop has stages in flight (triton 6691)."""
+_SHARED_TILE = KnownHazard(
+    "ttg.local_store", "ttng.tc_gen5_mma", "num_stages=1, or one product of both, their other operands in one tile"
+)
+"""A tile of registers that two products take is stored behind a wait for the first of them alone."""
+_CHAINED_PRODUCTS = KnownHazard("ttng.tmem_load", "ttng.tc_gen5_mma", "num_stages=1, or an accumulator for each product")
+"""Two products of a step with one accumulator stand in two stages of the loop (triton 10821)."""
+_UNFENCED_STORE = KnownHazard("ttng.tc_gen5_mma", "ttg.local_store", "num_stages=1")
+"""A tile of registers is stored for a product without a proxy fence (triton 9871 and 10590, fla 945)."""
 
 
 def _unfenced_copy(product: str) -> KnownHazard:
@@ -152,7 +160,7 @@ V3_9 = Release(
     hazards=(
         KnownHazard("ttg.local_alloc", "ttng.tc_gen5_mma", "num_stages=1, columns of B contiguous in memory, or loads by pointers"),
         KnownHazard("ttng.tmem_copy", _COPY, "num_stages of at most 2, or K as an argument that is no constexpr"),
-        *_SHORT_RINGS,
+        *_SHORT_RINGS, _SHARED_TILE,
     ),
 )
 V3_8 = replace(
@@ -192,7 +200,10 @@ V3_8 = replace(
         TensorMemoryLayout.cta_split_num TensorMemoryScalesLayout.cta_split_num blackwell.get_tmem_reg_layout
         float2.Float2Tensor float2.fma float2.full_like float2.pack float2.pack2 float2.unpack float2.unpack2
         mbarrier.sync_cluster_init""".split()),
-    hazards=(V3_9.hazards[0], _unfenced_copy("ttng.tc_gen5_mma"), _unfenced_copy("ttng.tc_gen5_mma_scaled"), *_SHORT_RINGS),
+    hazards=(
+        V3_9.hazards[0], _unfenced_copy("ttng.tc_gen5_mma"), _unfenced_copy("ttng.tc_gen5_mma_scaled"), *_SHORT_RINGS, _SHARED_TILE,
+        _CHAINED_PRODUCTS,
+    ),
 )
 V3_7_1 = replace(
     V3_8, numbers=(3, 7, 1),
@@ -236,7 +247,13 @@ V3_7_1 = replace(
         ),
     ),
 )
-V3_7_0 = replace(V3_7_1, numbers=(3, 7, 0))
+V3_7_0 = replace(
+    V3_7_1, numbers=(3, 7, 0),
+    hazards=(
+        *V3_7_1.hazards, _UNFENCED_STORE, _unfenced_copy("ttng.warp_group_dot"),
+        *(KnownHazard("ttng.tmem_copy", copy, "scales loaded as 5-dimensional tiles") for copy in (_COPY, "ttg.local_alloc")),
+    ),
+)
 V3_6_0 = replace(
     V3_7_1, numbers=(3, 6, 0), keys_stages=False, doubles_columns=True,
     describes_shared_layouts=False, new_names=(), removed_names=(),
@@ -253,10 +270,7 @@ V3_6_0 = replace(
             "tl.dot_scaled with gathered fp4 beside fp8", "the column is in bytes where the tensor map counts nibbles",
         ),
     ),
-    hazards=(
-        V3_9.hazards[0], *V3_8.hazards[1:], _unfenced_copy("ttng.warp_group_dot"), _REUSED_BARRIER,
-        *(KnownHazard("ttng.tmem_copy", copy, "scales loaded as 5-dimensional tiles") for copy in (_COPY, "ttg.local_alloc")),
-    ),
+    hazards=V3_7_0.hazards,
 )
 # fmt: on
 RELEASES = (V3_6_0, V3_7_0, V3_7_1, V3_8, V3_9)

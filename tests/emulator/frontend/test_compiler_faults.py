@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+import bitverdict as bv
 from benchmarks.short_rings import sum_and_multiply
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend import stop_compiler
@@ -162,6 +163,97 @@ def test_the_forms_beside_a_short_ring_pass(form: str, arch: str, stages: int) -
     if stages > 1 and (product, COPY) in HAZARDS:
         pytest.skip(f"Triton {triton.__version__} puts no fence between {COPY} and {product}")
     assert all(summed_product(form, arch, stages, schedule) for schedule in SCHEDULES)
+
+
+@triton.jit
+def step_by_step(k, w, u, out, steps, V: tl.constexpr, FORM: tl.constexpr):
+    """`out`, (128, V): what is summed over steps of 64 rows of `k` and `w`, (n, 128), and `u`, (n, V), as `by_hand` says."""
+    rows, columns, half = tl.arange(0, 64), tl.arange(0, V), tl.arange(0, 64)
+    first, second = tl.zeros((64, V), tl.float32), tl.zeros((64, V), tl.float32)
+    both = tl.zeros((128, V), tl.float32)
+    for step in range(steps):
+        at = (step * 64 + rows)[:, None] * 128
+        if FORM == "recurrence":  # ahead of the load
+            known = tl.dot(tl.load(w + at + half[None, :]), first.to(tl.float16))
+        tile = tl.load(u + (step * 64 + rows)[:, None] * V + columns[None, :])
+        if FORM == "recurrence":
+            tile = (tile - known).to(tl.float16)
+            first += tl.dot(tl.trans(tl.load(k + at + half[None, :])), tile)
+        elif FORM == "one accumulator":
+            first = tl.dot(tl.trans(tl.load(k + at + half[None, :])), tile, first)
+            first = tl.dot(tl.trans(tl.load(k + at + 64 + half[None, :])), tile, first)
+        elif FORM == "one tile":
+            first += tl.dot(tl.trans(tl.load(k + at + half[None, :])), tile * 2)
+            second += tl.dot(tl.trans(tl.load(k + at + 64 + half[None, :])), tile * 2)
+        elif FORM == "two accumulators":
+            first += tl.dot(tl.trans(tl.load(k + at + half[None, :])), tile)
+            second += tl.dot(tl.trans(tl.load(k + at + 64 + half[None, :])), tile)
+        else:
+            both += tl.dot(tl.trans(tl.load(k + at + tl.arange(0, 128)[None, :])), tile * 2)
+    if FORM == "one product":
+        tl.store(out + tl.arange(0, 128)[:, None] * V + columns[None, :], both)
+    else:
+        tl.store(out + half[:, None] * V + columns[None, :], first)
+        tl.store(out + (64 + half)[:, None] * V + columns[None, :], second)
+
+
+def by_hand(k: torch.Tensor, w: torch.Tensor, u: torch.Tensor, form: str) -> torch.Tensor:
+    halves = k[:, :64].T @ u, k[:, 64:].T @ u
+    if form == "recurrence":
+        state = torch.zeros_like(halves[0])
+        for rows in torch.arange(len(k)).view(-1, 64):
+            state += k[rows, :64].T @ (u[rows] - w[rows, :64] @ state)
+        return torch.cat([state, torch.zeros_like(state)])
+    if form == "one accumulator":
+        return torch.cat([halves[0] + halves[1], torch.zeros_like(halves[0])])
+    return (1 if form == "two accumulators" else 2) * torch.cat(halves)
+
+
+STEPPED = {  # form: hazard of a loop with stages, the architectures that have it
+    "recurrence": ("ttng.tc_gen5_mma", "ttg.local_store"),
+    "one accumulator": ("ttng.tmem_load", "ttng.tc_gen5_mma"),
+    "one tile": ("ttg.local_store", "ttng.tc_gen5_mma"),
+    "two accumulators": None,
+    "one product": None,
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_100", "sm_103", "sm_90"])
+@pytest.mark.parametrize("form", STEPPED)
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_products_of_a_step_are_ordered_or_the_release_has_the_hazard(form: str, stages: int, arch: str) -> None:
+    """triton 10821 is "one accumulator"; triton 9871 and 10590 and fla 945 are "recurrence"; no report of "one tile" was found. A
+    release whose loads lack a fence may end in that hazard before."""
+    hazard = HAZARDS.get(STEPPED[form] or ("", "")) if arch != "sm_90" and stages > 1 else None
+    product = {"sm_90": WGMMA}.get(arch, "ttng.tc_gen5_mma")
+    unfenced = HAZARDS.get((product, COPY)) if stages > 1 else None
+    for schedule in SCHEDULES:
+        with emulated(arch, schedule):
+            draw = torch.Generator().manual_seed(0)
+            k, w, u = (torch.randint(-1, 2, size, generator=draw).half().cuda() for size in ((256, 128), (256, 128), (256, 64)))
+            w *= w.abs().cumsum(1).le(1)  # one element of a row: no state grows beyond what fp16 holds
+            out = torch.empty(128, 64, device="cuda")
+            try:
+                step_by_step[(1,)](k, w, u, out, 4, V=64, FORM=form, num_stages=stages)
+            except EmulatedFault as fault:
+                assert fault.details["known"] and fault.details["workaround"] in {
+                    each.workaround for each in (hazard, unfenced) if each
+                }
+                continue
+            assert hazard is None and torch.equal(out.cpu(), by_hand(*(each.cpu().float() for each in (k, w, u)), form))
+
+
+def test_the_tile_of_two_products_is_overwritten_in_the_ptx_too() -> None:
+    """Executed PTX names the store, and the second product of the step before."""
+    k, u, out = torch.zeros(256, 128).half(), torch.zeros(256, 64).half(), torch.zeros(128, 64)
+    with capture_compilations("sm_100") as kept:
+        step_by_step[(1,)](k, k, u, out, 4, V=64, FORM="one tile", num_stages=2)
+    kernel = bv.ptx_kernel(kept[0].assembly, "step_by_step", shared_bytes=kept[0].metadata["shared"])
+    with emulated("sm_100"), pytest.raises(EmulatedFault, match="that a tcgen05.mma in flight reads".replace(".", r"\.")) as caught:
+        kernel[(1,), 128](k.cuda(), k.cuda(), u.cuda(), out.cuda(), 4, *[0] * 2)
+    details = caught.value.details
+    assert details["instruction"].startswith("st.shared") and "tcgen05.mma" in details["other instruction"]
+    assert int(caught.value.location.rpartition(":")[2]) < int(details["other location"].rpartition(":")[2])
 
 
 def test_a_hazard_that_nobody_confirmed_is_the_compilers_all_the_same() -> None:
