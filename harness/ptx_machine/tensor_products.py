@@ -48,7 +48,8 @@ def _mma(reader: StatementReader) -> ThreadStep | None:
     is_scaled = "block_scale" in names
     blocks = {"block16": 16, "scale_vec::4X": 16, "block32": 32, "scale_vec::2X": 32, "scale_vec::1X": 32}
     reader.accept("mma", *GROUPS, f"kind::{kind}", "block_scale", *blocks, *(name for name in names if "collector" in name))
-    if kind not in OPERANDS or is_scaled != kind.startswith("mx") or len(operands) != (7 if is_scaled else 5):
+    masks = [reader.operand(name, "b32") for name in reader.names(operands[4])] if operands[4].startswith("{") else []
+    if kind not in OPERANDS or is_scaled != kind.startswith("mx") or len(operands) != (7 if is_scaled else 5 + bool(masks)):
         return None
     block = next((blocks[name] for name in names if name in blocks), 16 if kind == "mxf4nvf4" else 32)
     target = reader.address(operands[0])
@@ -61,6 +62,8 @@ def _mma(reader: StatementReader) -> ThreadStep | None:
     def execute(active: Active, step: ThreadStep) -> None:
         places = [(active.read(base).astype(np.int64) + offset).tolist() for base, offset in (target, left, *scales)]
         words = [active.read(source).tolist() for source in (right, descriptor, uses)]
+        if any(active.read(mask).any() for mask in masks):
+            raise fault("not modelled", f"{step.statement.opcode} with disabled lanes", step)
         for number, thread in enumerate(active.threads.tolist()):
             issue = _Issue.by_thread(active.machine, step, thread)
             product = product_of_descriptor(kind, words[1][number], len(issue.ctas) > 1)
@@ -70,7 +73,7 @@ def _mma(reader: StatementReader) -> ThreadStep | None:
             sides.insert(1, words[0][number])
             issue.multiply(product, d, sides, block, in_tensor=in_tensor, adds=words[2][number])
 
-    registers = (target[0], left[0], right, descriptor, uses, *(base for base, _ in scales))
+    registers = (target[0], left[0], right, descriptor, uses, *masks, *(base for base, _ in scales))
     return ThreadStep(
         statement, tuple(each for each in registers if isinstance(each, str)), (), lambda: None, execute=execute, size=8
     )

@@ -240,8 +240,8 @@ class Threads(Frame):
                         clusters.leave(self, target_lanes)
                     if self.parked:
                         self._release_barriers(lanes_by_block)
-            if self.parking is not None:
-                self._release_barriers(lanes_by_block)
+            if self.parking is not None or (self.parked and block.steps and getattr(block.steps[-1], "ends_block", False)):
+                self._release_barriers(lanes_by_block)  # also of those who wait for what these have seen: they go on together
         bulk_copies.refuse_unfinished(self)
         tensor_memory.refuse_unfinished(self)
 

@@ -262,7 +262,9 @@ PRODUCT = "    @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r14], %rd6, %rd7, %r1, 
         ("fence.proxy.async.shared::cta;", "", r"race: tcgen05\.mma.* no fence\.proxy\.async between them"),
         ("@%p1 tcgen05.commit", "setp.eq.u32 %p5, %r0, 32; @%p5 tcgen05.commit", r"race: tcgen05\.ld.* a tcgen05\.mma in flight"),
         ("bar.sync 0;\n    tcgen05.fence::after", "tcgen05.fence::after", "race"),
-        ("%rd7, %r1, %p4", "%rd7, {%r1, %r1, %r1, %r1}, %r1, %p4", r"not modelled: line \d+ of the PTX: tcgen05\.mma"),
+        ("%rd7, %r1, %p4", "%rd7, %r1, {%r18, %r18, %r18, %r18}, %p4", ""),
+        ("%rd7, %r1, %p4", "%rd7, %r1, {%r18, %r18, %r1, %r18}, %p4", r"not modelled: tcgen05\.mma\S+ with disabled lanes"),
+        ("%rd7, %r1, %p4", "%rd7, %r1, %p4, 1", r"not modelled: line \d+ of the PTX: tcgen05\.mma"),
         ("mma.cta_group::1", "mma.cta_group::2", r"illegal instruction: tcgen05\.mma\S+ in a cluster of 1 CTAs"),
         ("relinquish_alloc_permit.cta_group::1.sync.aligned;", "alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r13], 512;",
          "deadlock: .* waits for 64 columns that its own CTA has"),
@@ -270,8 +272,9 @@ PRODUCT = "    @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r14], %rd6, %rd7, %r1, 
         ("WAIT:", "    st.shared.b32 [%r10], %r18;\nWAIT:", r"race: write of shared memory that a tcgen05\.mma in flight reads"),
         (LOOP, WITHOUT_LAST_WARP, "race: thread 96 .* shared memory, which an asynchronous operation read: nothing orders"),
     ],
-    ids=["right", "no proxy fence", "commit of another thread", "no barrier", "lanes disabled", "two CTAs", "too many columns",
-         "threads overwrite an operand", "operand overwritten in flight", "operand overwritten unasked"],
+    ids=["right", "no proxy fence", "commit of another thread", "no barrier", "no lanes disabled", "lanes disabled",
+         "scaled accumulator", "two CTAs", "too many columns", "threads overwrite an operand", "operand overwritten in flight",
+         "operand overwritten unasked"],
 )  # fmt: skip
 def test_a_fault_of_handwritten_tcgen05_is_seen(before: str, after: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = KERNEL.replace("BODY", PRODUCT)
@@ -356,3 +359,26 @@ def test_a_fence_orders_before_a_relaxed_arrival(before: str, after: str, said: 
             launch(body, *arguments)
     else:
         assert launch(body, *arguments).view(np.float32)[3, 2] == np.array(3 * 64 + 2, np.uint32).view(np.float32)
+
+
+APART = f"""
+    @!%p1 bra OTHERS;
+READY:
+    mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r12+8], %r18;
+    @!%p5 bra READY;
+{PRODUCT}
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r12];
+    bra WAIT;
+OTHERS:
+    setp.eq.u32 %p6, %r0, 64;
+    @%p6 mbarrier.arrive.shared::cta.b64 _, [%r12+8], 128;
+"""
+
+
+def test_threads_of_a_warp_that_waited_apart_load_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that issues finds the phase complete that the others wait for already."""
+    text = KERNEL.replace("BODY\n    @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r12];", APART)
+    monkeypatch.setattr("tests.ptx_machine.test_tensor_memory.KERNEL", text)
+    ones = np.full((M, 16), 1, np.float16).view(np.uint8)
+    words = launch("", ones, ones[:N], N >> 3 << 17 | M >> 4 << 24 | 1 << 4)
+    assert (words.view(np.float32) == 16).all()
