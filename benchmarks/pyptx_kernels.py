@@ -1,22 +1,25 @@
 """Document 001's own kernel, from its own source: executed as PTX and judged by the contract of `ampere_gemm`.
 
-    python -m benchmarks.pyptx_kernels [--package DIR] [--largest N] [--hopper]
+    python -m benchmarks.pyptx_kernels [--package DIR] [--largest N] [--hopper] [--blackwell]
 
 pyptx is installed by pip into a folder of its own, which DIR names where it is there already. The kernel emits its PTX without a
 GPU; what a GPU would be handed is launched by `bv.ptx_kernel` on an emulated sm_80, in place of the shipped kernel. The contract
 draws the document's operands (0.1 randn in bf16), and each word must be that of one chain of mma.sync over all of K.
 
 --hopper: pyptx's `gemm_warp_specialized` too, on an emulated sm_90: clusters of two CTAs, multicast, a persistent producer. It is
-launched as it is, then with each of `REPAIRS` in turn, until its words are those of one chain of wgmma over all of K.
+launched as it is, then with each of `REPAIRS` in turn, until its words are those of one chain of wgmma over all of K. --blackwell:
+`build_gemm` likewise, on an emulated sm_100, of tcgen05.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
 import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,21 +110,49 @@ def run_hopper_gemm(text: str, m: int, n: int, k: int) -> tuple[int, int]:
     return c.numel(), int((c.view(torch.int16) != expected.contiguous().view(torch.int16)).sum())
 
 
-def judge_hopper_gemm(sizes: tuple[int, int, int]) -> bool:
-    """Whether it is right once it is repaired; each fault that it has is printed."""
-    from pyptx.examples.hopper import gemm_highperf_hopper as gemm
+BLACKWELL_REPAIRS = (
+    (
+        "a commit that frees its buffer",
+        r"mbarrier\.arrive\.shared\.b64 [^,]*, (\[[^]]*\]);",
+        r"tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 \1;",
+    ),
+    ("a barrier before it frees its columns", r"tcgen05\.wait::ld\.sync\.aligned;", "tcgen05.wait::ld.sync.aligned; bar.sync 0;"),
+)
 
-    text, said = gemm.gemm_warp_specialized.ptx(), "as it is"
-    for repair, before, after in (*REPAIRS, ("", "", "")):
+
+def run_blackwell_gemm(text: str, m: int, n: int, k: int) -> tuple[int, int]:
+    """As `run_hopper_gemm`, of C (m, n) in fp32."""
+    from pyptx.examples.blackwell import gemm_highperf_blackwell as gemm
+
+    import bitverdict as bv
+
+    drawn = torch.Generator().manual_seed(0)
+    a, b = ((0.1 * torch.randn(shape, generator=drawn)).bfloat16() for shape in ((m, k), (n, k)))
+    c, kernel = torch.zeros(m, n), gemm.build_gemm(m, n, k)
+    layout = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
+    boxes = [TensorDescriptor.from_tensor(x, [rows, gemm.BK], layout) for x, rows in ((a, gemm.BM), (b, gemm.BN))]
+    with bv.emulated("sm_100"):
+        bv.ptx_kernel(text, shared_bytes=kernel._smem)[kernel.grid, kernel.block](a, b, c, *boxes)
+    codes = [each.view(torch.int16).numpy().view(np.uint16) for each in (a, b)]
+    expected = tensor_core.product(tensor_core.instruction("sm_100", "tcgen05", "bf16", "bf16", "fp32"), codes[0], codes[1].T)
+    return c.numel(), int((c.numpy().view(np.uint32) != expected).sum())
+
+
+def judge_gemm(
+    name: str, text: str, repairs: Sequence[tuple[str, str, str]], run: Callable[..., tuple[int, int]], sizes: tuple[int, int, int]
+) -> bool:
+    """Whether the PTX `text` is right once it is repaired; each fault that it has is printed."""
+    said = "as it is"
+    for repair, before, after in (*repairs, ("", "", "")):
         try:
-            words, differ = run_hopper_gemm(text, *sizes)
+            words, differ = run(text, *sizes)
         except EmulatedFault as fault:
-            print(f"Hopper GEMM {said}: {fault} (line {fault.details['PTX line']} of the PTX)", flush=True)
+            print(f"{name} GEMM {said}: {fault} (line {fault.details['PTX line']} of the PTX)", flush=True)
             if not repair:
                 return False
-            text, said = text.replace(before, after), f"with {repair}"
+            text, said = re.sub(before, after, text), f"with {repair}"
             continue
-        print(f"Hopper GEMM {said}, {'x'.join(map(str, sizes))}: {words:,} words, {differ} differ", flush=True)
+        print(f"{name} GEMM {said}, {'x'.join(map(str, sizes))}: {words:,} words, {differ} differ", flush=True)
         return not differ
     return False
 
@@ -130,12 +161,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--package", default="", metavar="DIR", help="a folder in which pyptx is installed")
     parser.add_argument("--largest", type=int, default=1024, metavar="N", help="the largest size of document 001 (default 1024)")
+    parser.add_argument("--blackwell", action="store_true", help="its Blackwell GEMM too, on an emulated sm_100")
     parser.add_argument("--hopper", action="store_true", help="its Hopper GEMM too, on an emulated sm_90")
     arguments = parser.parse_args()
     install(arguments.package)
     chip, failed = target("emulated:sm_80"), 0
     if arguments.hopper:
-        failed += not judge_hopper_gemm((512, 512, 256))
+        from pyptx.examples.hopper.gemm_highperf_hopper import gemm_warp_specialized
+
+        failed += not judge_gemm("Hopper", gemm_warp_specialized.ptx(), REPAIRS, run_hopper_gemm, (512, 512, 256))
+    if arguments.blackwell:
+        from pyptx.examples.blackwell.gemm_highperf_blackwell import build_gemm
+
+        sizes = 128, 256, 384
+        failed += not judge_gemm("Blackwell", build_gemm(*sizes).ptx(), BLACKWELL_REPAIRS, run_blackwell_gemm, sizes)
     own: Any = types.SimpleNamespace(**vars(ampere_gemm) | {"ampere_gemm": document_001})
     plan = contract(own)
     for problem, config in plan.tutorial(chip):
