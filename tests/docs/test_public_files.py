@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,6 +130,20 @@ def test_the_workflow_runs_both_gates_and_the_nightly_every_share() -> None:
     assert jobs["nightly-releases"]["if"] == jobs["nightly"]["if"] and jobs["nightly-releases"]["env"] == jobs["nightly"]["env"]
     installed = jobs["fast"]["steps"][-2]["run"]
     assert re.findall(r'"torch==[\d.]+"', installed) == re.findall(r'"torch==[\d.]+"', (CHECKOUT / ".ci" / "run").read_text())
+
+
+def test_a_tag_is_released_behind_the_whole_gate() -> None:
+    workflow = yaml.safe_load((GITHUB / "workflows" / "release.yml").read_text())
+    assert workflow[True]["push"] == {"tags": ["v*"]} and workflow["permissions"] == {"contents": "read"}  # YAML's "on" is True
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    commands = [step["run"] for step in build["steps"] if "run" in step]
+    assert "GITHUB_REF_NAME" in commands[0] and commands[1] == ".ci/run"
+    assert "python -m build" in commands[2] and "twine check --strict" in commands[2]
+    assert publish["needs"] == "build" and publish["permissions"] == {"id-token": "write"} and publish["environment"]
+    assert "secrets." not in str(workflow) and publish["steps"][0]["uses"].startswith("actions/download-artifact@")
+    words = shlex.split(commands[0].partition("$(python ")[2].partition(')"')[0])
+    tag = subprocess.run([sys.executable, "-S", *words], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", tag.stdout)  # before anything is installed
 
 
 @pytest.mark.parametrize("path", sorted(GITHUB.glob("ISSUE_TEMPLATE/[!c]*.yml")), ids=lambda path: path.stem)
