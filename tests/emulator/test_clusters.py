@@ -14,8 +14,8 @@ import triton.language as tl
 from triton.compiler import CompiledKernel
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, TensorMemoryScalesLayout
-from triton.experimental.gluon.language.nvidia.hopper import cluster
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
@@ -106,7 +106,7 @@ TWINS = [
     # a multicast load and a barrier of the cluster
     ("multicast_rows", CLUSTER_WAIT, "", "race", OVER_THERE),
     ("multicast_rows", "gl.barrier(cluster=True)  # every", "gl.barrier()  # every", "race", OVER_THERE),
-    ("multicast_rows", "gl.barrier(cluster=True)  # every", "cluster.barrier(relaxed=True)  # every", "race", OVER_THERE),
+    ("multicast_rows", "gl.barrier(cluster=True)  # every", "hopper.cluster.barrier(relaxed=True)  # every", "race", OVER_THERE),
     ("multicast_rows", "        values = tile.load(LAYOUT)\n" + CLUSTER_WAIT, CLUSTER_WAIT + "        values = tile.load(LAYOUT)\n",
      "race", OVER_THERE),
     ("multicast_rows", "table.nbytes_per_cta)", "table.nbytes_per_cta // 2)", "barrier misuse", "more arrived"),
@@ -277,15 +277,15 @@ def hands_over(out, APART: gl.constexpr):
     places = gl.arange(0, 128, layout=wide)
     held = gl.allocate_shared_memory(gl.int32, [128], gl.SwizzledSharedLayout(1, 1, 1, [0], cga_layout=[[0]]))
     held.store(places)
-    cluster.arrive()
+    hopper.cluster.arrive()
     if APART:
         gl.store(out + places, places)
-    cluster.wait()
+    hopper.cluster.wait()
     gl.store(out + places, held.load(wide))
 
 
 def test_a_clusters_arrival_and_wait_are_one_barrier() -> None:
-    if not hasattr(cluster, "wait"):
+    if not hasattr(hopper.cluster, "wait"):
         with emulated("sm_90"), pytest.raises(Exception) as caught:
             hands_over[(1,)](torch.zeros(128, dtype=torch.int32), False, num_ctas=2)
         assert outcome_of(caught.value).message.endswith("lacks cluster.arrive, which 3.9.x removed")

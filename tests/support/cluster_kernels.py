@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia import blackwell
+from triton.experimental.gluon.language.nvidia import blackwell, hopper  # noqa: F401  (a twin meets by hopper.cluster)
 from triton.experimental.gluon.language.nvidia.blackwell import (
     allocate_tensor_memory,
     fence_async_shared,
     mbarrier,
     tcgen05_mma,
-    tcgen05_mma_barrier_count,
     tcgen05_mma_scaled,
     tma,
 )
-from triton.experimental.gluon.language.nvidia.hopper import cluster  # noqa: F401  (a twin meets by it)
 
 
 @gluon.jit
@@ -62,7 +60,7 @@ def product(a, b, out, STEPS: gl.constexpr, SUMS: gl.constexpr, LAYOUT: gl.const
     loaded = mbarrier.allocate_mbarrier(two_ctas=TWO)
     multiplied = mbarrier.allocate_mbarrier()
     mbarrier.init(loaded, count=1)
-    mbarrier.init(multiplied, count=tcgen05_mma_barrier_count([a_tile, b_tile], True, TWO))
+    mbarrier.init(multiplied, count=blackwell.tcgen05_mma_barrier_count([a_tile, b_tile], True, TWO))
     sums = allocate_tensor_memory(gl.float32, [M, N], SUMS)  # (M, N)
     for step in range(STEPS):
         mbarrier.expect(loaded, a.nbytes_per_cta + b.nbytes_per_cta)

@@ -170,11 +170,11 @@ def test_the_forkserver_never_touches_cuda() -> None:
     check = (
         "from bitverdict.harness.workers.forkserver import FIRST_WHEN_IDLE, PRELOADED_MODULES; import importlib, torch; "
         "[importlib.import_module(m) for m in (*PRELOADED_MODULES, *FIRST_WHEN_IDLE)]; "
-        "from triton.runtime.cache import triton_key; "
-        "print(torch.cuda.is_initialized(), triton_key.cache_info().currsize)"
+        "from bitverdict.harness.emulator.compiler_digest import digest; from triton.runtime.cache import triton_key; "
+        "print(torch.cuda.is_initialized(), digest.cache_info().currsize, triton_key.__module__)"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
-    assert done.stdout.strip() == "False 1"
+    assert done.stdout.strip() == "False 1 bitverdict.harness.emulator.compiler_digest"
 
 
 FIRST_CASES = """

@@ -13,7 +13,7 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
+from triton.experimental.gluon.nvidia import hopper
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from tests.faults.mutants import replaced_once
@@ -84,14 +84,12 @@ def loaded(
     """(got, expected)."""
     image, out = torch.randn(form.shape, generator=torch.Generator().manual_seed(0)), torch.empty(PIXELS, CHANNELS)
     layout = gl.NVMMASharedLayout(swizzle_byte_width=32, element_bitwidth=32, rank=2)
-    box = TensorDescriptorIm2Col.from_tensor(
+    box = hopper.TensorDescriptorIm2Col.from_tensor(
         image, [PIXELS, CHANNELS], layout, form.padding, element_strides=[1, *form.steps, 1],
         pixel_box_lower_corner=list(form.lower), pixel_box_upper_corner=list(form.upper),
     )  # fmt: skip
     with emulated("sm_90", schedule, options=options):
-        kernel[(1,)](
-            box, TensorDescriptor.from_tensor(out, [PIXELS, CHANNELS], layout), *form.start, bytes_, *form.offsets, num_warps=4
-        )
+        kernel[(1,)](box, hopper.TensorDescriptor.from_tensor(out, [PIXELS, CHANNELS], layout), *form.start, bytes_, *form.offsets)
     return out.numpy(), expected(image.numpy(), form)
 
 
