@@ -68,7 +68,7 @@ def processor_seconds(process: int) -> float:
     """What the kernel has counted for `process` and for the children that it waited for; 0.0 once somebody has waited for it."""
     try:
         counted = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second where it ends between opening the file and reading it
         return 0.0
     return sum(map(int, counted)) / os.sysconf("SC_CLK_TCK")
 
