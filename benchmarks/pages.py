@@ -143,7 +143,7 @@ def page(place: Path) -> str:
         *time_section({name: lines(place / f"judged_{name}.jsonl") for name in JUDGED}, place / "judged.txt"),
         *hopper_section(place / "hopper.log"),
         *two_section([read(place / f"{name}.json") for name in TWO_GPUS]),
-        *sanitizer_section(suite_rows(place)),
+        *sanitizer_section(suite_rows(place), place / "suite.origin"),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -536,7 +536,7 @@ def suite_rows(place: Path) -> list[dict]:
     return list(rows.values())
 
 
-def sanitizer_section(rows: list[dict]) -> list[str]:
+def sanitizer_section(rows: list[dict], origin: Path) -> list[str]:
     """Kernel by mode: cases and what they came to, with the seconds; then each finding, and what was not run, with its reason."""
     made = ["## Under the sanitizers", ""]
     if not rows:
@@ -550,6 +550,7 @@ def sanitizer_section(rows: list[dict]) -> list[str]:
         "its own: its cases ran and were not compared. Faulty kernels under the same modes:",
         "[sanitizers.md](sanitizers.md).",
         "",
+        *([origin.read_text().strip(), ""] if origin.is_file() else []),
     ]
     ran = [kernel for kernel in kernels if any(r["contract"] == kernel and r["verdict"]["outcome"] != "not run" for r in rows)]
     table = []

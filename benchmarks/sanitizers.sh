@@ -28,7 +28,7 @@ if [ "$part" = again ]; then
     echo "hazards again: status $?, $((SECONDS - begun)) s"
     grep " | " "$out/again.log" | cut -c1-200
     begun=$SECONDS
-    timeout ${MEMCHECK_SECONDS:-60} $python -m bitverdict sanitize block_scaled_matmul matmul hopper_matmul --mode memcheck \
+    timeout ${MEMCHECK_SECONDS:-60} $python -m bitverdict lab sanitize block_scaled_matmul matmul hopper_matmul --mode memcheck \
         --target "$target" --cases ${CASES:-0} --together 6 --timeout 40 --jobs "$jobs" --json "$out/memcheck.json" >"$out/memcheck.log" 2>&1
     echo "memcheck: status $?, $((SECONDS - begun)) s"
     tail -c 2000 "$out/memcheck.log"
@@ -36,7 +36,9 @@ if [ "$part" = again ]; then
 fi
 if [ "$part" != hazards ]; then
     begun=$SECONDS
-    timeout ${SUITE_SECONDS:-330} $python -m bitverdict sanitize $kernels --target "$target" --cases ${CASES:-0} --together 6 \
+    echo "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1), $(date -u +%F), at $(git rev-parse --short HEAD), $jobs workers." \
+        >"$out/suite.origin"
+    timeout ${SUITE_SECONDS:-330} $python -m bitverdict lab sanitize $kernels --target "$target" --cases ${CASES:-0} --together 6 \
         --timeout 90 --jobs "$jobs" --json "$out/suite.json" >"$out/suite.log" 2>&1
     echo "suite: status $?, $((SECONDS - begun)) s"
     head -c 5000 "$out/suite.log"
