@@ -16,7 +16,7 @@ for part in "$@"; do
     echo "== $part ($SECONDS s)"
     case $part in
     throughput) timeout 240 "$python" -m benchmarks.throughput --out "$out" 2>&1 | cut -c1-240 ;;
-    large) timeout 280 "$python" -m bitverdict large --target cuda:0 --json "$out/large.jsonl" 2>&1 | cut -c1-240 ;;
+    large) timeout 280 "$python" -m bitverdict lab large --target cuda:0 --json "$out/large.jsonl" 2>&1 | cut -c1-240 ;;
     time)
         machine >"$out/judged.txt"
         for round in cold warm; do # the second finds everything compiled

@@ -1,4 +1,4 @@
-"""Whether `bitverdict large` finds one wrong word of a large product, in each kernel and type that it judges, and where it stands.
+"""Whether `bitverdict lab large` finds one wrong word of a large product in each kernel and type that it judges, and where.
 
     python -m benchmarks.one_wrong_word [--target cuda:0] [--size 8192] [STEM ...]
 

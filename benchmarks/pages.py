@@ -9,7 +9,7 @@ _short: less work a shard; _all_cores: as many workers on one GPU as on two; _ca
 hopper.log, what the line of its section printed; proton.log, what `benchmarks/block_scaled_matmul.py --proton` printed.
 small.json, grouping.json, gathers.json, copies.json and blackwell.json are the throughput.json of a run of that part
 alone, and come before throughput.json in the part's section. whole*.json are of `bitverdict run --profile whole --json`,
-large_whole.json is of `bitverdict large` with as many products as compare all words.
+large_whole.json is of `bitverdict lab large` with as many products as compare all words.
 What is missing becomes a section that says that it was not run.
 """
 
@@ -394,17 +394,17 @@ def whole_section(runs: list[list[dict]], large: list[dict]) -> list[str]:
     ]  # fmt: skip
     made += grid(("kernel", "target", "type", "M x N x K", "cases", "words", "not passed", "seconds"), table, left=4)
     if large and large[-1].get("event") == "summary":
-        made += [f"`bitverdict large` at one size, all words, {large[-1]['model']}: **{large[-1]['sentence']}**", ""]
+        made += [f"`bitverdict lab large` at one size, all words, {large[-1]['model']}: **{large[-1]['sentence']}**", ""]
     return made
 
 
 def large_section(rows: list[dict]) -> list[str]:
     made = ["## Large products, bit for bit", ""]
     if not rows:
-        return [*made, "Not run. `bitverdict large --target cuda:0 --json FILE`", ""]
+        return [*made, "Not run. `bitverdict lab large --target cuda:0 --json FILE`", ""]
     summary, rows = (rows[-1], rows[:-1]) if rows[-1].get("event") == "summary" else (None, rows)
     made += [
-        "`bitverdict large --target cuda:0`: chosen rows crossed with chosen columns, both ends of every",
+        "`bitverdict lab large --target cuda:0`: chosen rows crossed with chosen columns, both ends of every",
         "tile among them; the words expected are the plan's.",
         "",
     ]

@@ -45,7 +45,7 @@ multiply-adds. Its ptxas refuses some conversions. The emulated GPU stops before
 {chr(10).join(f"| {source} to {goal} | {message} |" for (source, goal), message in REFUSED_FOR_SM_75.items())}
 
 `python -m pytest -n 0 tests/docs/test_targets_page.py -k sm_75` asks the compiler. `reference.tensor_core` has its m16n8k8 of fp16
-by MMA-Sim, and `bitverdict record --send` records its words on a T4 ([sending_words.md](sending_words.md))."""
+by MMA-Sim, and `bitverdict lab record --send` records its words on a T4 ([sending_words.md](sending_words.md))."""
 PASSED = re.compile(r"[1-9]\d* pass; [\d,]+ words")
 
 

@@ -117,7 +117,7 @@ def _on_units(
     describe_matrix: Callable[[Matrix], str],
     **words: str,
 ) -> Clause:
-    """So many `elements` of each matrix are a multiple of 16 bytes; `told` says one that is not."""
+    """So many `elements` of each matrix are a multiple of 16 bytes; `describe_matrix` says one that is not."""
 
     def misaligned_matrices(problem, config):
         return [m for m in matrices(problem, config) if elements(m) * bits_of(m.dtype) // 8 % ALIGNMENT_BYTES]

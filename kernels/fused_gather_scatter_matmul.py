@@ -154,7 +154,7 @@ def row_numbers(numbers, first, count, missing, BLOCK_M: gl.constexpr):
 
 @gluon.jit
 def load_block(x, w, gather, rows, row, column, k, step, load_barriers, x_ring, w_ring, predicate, BUFFERS: gl.constexpr):
-    """Starts the loads of one K block of one tile into the buffer of `step`; nothing where it is not `wanted`."""
+    """Starts the loads of one K block of one tile into the buffer of `step`; nothing where `predicate` is false."""
     BLOCK_M: gl.constexpr = x_ring.shape[1]
     stage = step % BUFFERS
     numbers = row_numbers(gather, row, gl.where(predicate, rows, 0), -1, BLOCK_M)

@@ -159,7 +159,7 @@ def accumulator_layout(block_n, bits, num_warps):
 
 @gluon.jit
 def load_block(a_matrix, b_matrix, row, column, k, load_barrier, a_tile, b_tile, TRANSPOSE_B: gl.constexpr):
-    """Starts the loads of one K block; `arrived` completes when both are in."""
+    """Starts the loads of one K block; `load_barrier` completes when both are in."""
     mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)
     tma.async_load(a_matrix, [row, k], load_barrier, a_tile)
     if TRANSPOSE_B:

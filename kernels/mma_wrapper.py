@@ -46,7 +46,7 @@ class Accumulator:
     @gluon.jit
     def multiply(self, a, b):
         """Issues sums (+)= a b, a (BLOCK_M, BLOCK_K), b (BLOCK_K, BLOCK_N) in shared memory, which stay untouched until
-        `settled`."""
+        `settle`."""
         tcgen05_mma(a, b, self.cells, use_acc=self.keeps)
         tcgen05_commit(self.barrier)
         return Accumulator(self.cells, self.barrier, self.issue_count + 1, gl.to_tensor(True))

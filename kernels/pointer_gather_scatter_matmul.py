@@ -124,8 +124,8 @@ def row_numbers(numbers, first, count, layout: gl.constexpr, BLOCK_M: gl.constex
 
 @gluon.jit
 def load_x(x, chunks_in_row, numbers, table_rows, k, columns, buffer, WHOLE_BLOCK: gl.constexpr, USE_CP_ASYNC: gl.constexpr):
-    """K elements of the rows `numbers` into `buffer` (BLOCK_M, BLOCK_K), zeros where there is none: of a `WHOLE` block of K by
-    cp.async where `COPIED`, else through registers."""
+    """K elements of the rows `numbers` into `buffer` (BLOCK_M, BLOCK_K), zeros where there is none: of a `WHOLE_BLOCK` of K by
+    cp.async where `USE_CP_ASYNC`, else through registers."""
     BLOCK_K: gl.constexpr = buffer.shape[1]
     layout: gl.constexpr = copy_layout(BLOCK_K, gl.num_warps(), CHUNK)
     column = k + gl.arange(0, BLOCK_K, gl.SliceLayout(0, layout))  # (BLOCK_K,)
@@ -141,8 +141,8 @@ def load_x(x, chunks_in_row, numbers, table_rows, k, columns, buffer, WHOLE_BLOC
 
 @gluon.jit
 def load_w(w, chunks_in_row, k, rows, first_column, columns, buffer, WHOLE_BLOCK: gl.constexpr, USE_CP_ASYNC: gl.constexpr):
-    """W from (k, first) on into `buffer` (BLOCK_K, BLOCK_N), zeros outside: of a `WHOLE` block of K, and a multiple of 8 columns,
-    by cp.async where `COPIED`, else through registers."""
+    """W from (k, first_column) on into `buffer` (BLOCK_K, BLOCK_N), zeros outside: of a `WHOLE_BLOCK` of K, and a multiple of 8
+    columns, by cp.async where `USE_CP_ASYNC`, else through registers."""
     BLOCK_K: gl.constexpr = buffer.shape[0]
     BLOCK_N: gl.constexpr = buffer.shape[1]
     layout: gl.constexpr = copy_layout(BLOCK_N, gl.num_warps(), CHUNK)

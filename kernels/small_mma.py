@@ -93,7 +93,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Block of tensor memory (0: the rule of `default_block`), where A lies, how completion is learnt, warps."""
+    """Block of tensor memory (0: the rule of `block`), where A lies, how completion is learnt, warps."""
 
     block_m: int = 0
     block_n: int = 0

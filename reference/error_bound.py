@@ -184,7 +184,7 @@ def accumulated_sums(
 ) -> Sums:
     """What kernels that accumulate in any of `accumulations` may arrive at; parameters as for `accumulation_bound`.
 
-    `lost`: how far the sum may move before it is accumulated, because operands are narrowed."""
+    `operand_loss`: how far the sum may move before it is accumulated, because operands are narrowed."""
     finite = np.isfinite(exact)  # (...)
     s, g = np.where(finite, exact, 0.0), np.where(finite, magnitude, 0.0) + 2.0 * np.asarray(operand_loss)  # (...) each
     error = np.zeros(s.shape)  # (...)

@@ -115,7 +115,7 @@ class ScatterResult:
         return rows[counts > 1]
 
     def wrong_elements(self, actual: np.ndarray) -> np.ndarray:
-        """True for each element of `got` (shape of the table) that no allowed result has there; words are compared, not values."""
+        """True for each element of `actual` (shape of the table) that no allowed result has there. Words are compared."""
         actual, expected = _words(actual), _words(self.table)
         differs: np.ndarray = actual != expected
         block = slice(self.first_column, self.first_column + self.words.shape[1])

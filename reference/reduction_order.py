@@ -92,7 +92,7 @@ class ReductionOrder:
 
 
 def reduction_order(layout: Layout, axis: int, *, pairs: bool = False, single: bool = True, chain: bool = False) -> ReductionOrder:
-    """The order of `tt.reduce` along `axis`. `pairs`: the target combines two registers by one instruction (`vectorised`).
+    """The order of `tt.reduce` along `axis`. `pairs`: the target combines two registers by one instruction (`uses_register_pairs`).
     `single`: one operation combines two elements. `chain`: a thread combines one register after another.
 
     In a thread a balanced tree over the registers in their order; with pairs over those that are not of one pair, and the two of a
@@ -179,7 +179,7 @@ def across(combine: Combine, loaded: bool = False) -> Combine:
 
 
 def copies(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, elements: Elements | None = None) -> Parts | None:
-    """As `reduced`, of a combination that is not the same both ways: the word of every lane that has the result, along `axis`,
+    """As `reduce_parts`, of a combination that is not the same both ways: the word of every lane that has the result, along `axis`,
     lane 0 first. In a shuffle each lane combines its own word with the other's.
 
     None where lanes that disagree store to one place of shared memory (`thread_words` says which word stays).

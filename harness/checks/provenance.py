@@ -1,8 +1,8 @@
 """Which words of an output a kernel of the judged call has stored, and which torch or the host computed.
 
 An emulated device that follows provenance knows the origin of every byte. `observed` counts, beside the launch, and says it in JSON
-(`LaunchResult.recorded`). `held` makes of right words that no kernel stored an inconclusive verdict: nobody can tell whether the
-kernel under test would have computed them. Words count as a kernel's in three more cases:
+(`LaunchResult.recorded`). `judge_provenance` makes of right words that no kernel stored an inconclusive verdict: nobody can tell
+whether the kernel under test would have computed them. Words count as a kernel's in three more cases:
 
 - a constant that the host filled in before it read anything, or zeros in a whole tensor: a launcher clears what its kernel adds to;
 - words of an operand in an output that is this operand, where the contract lets it be written in place;

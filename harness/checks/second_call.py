@@ -1,7 +1,7 @@
 """A launcher called again: what it keeps between calls shows, and so does what it does not compute.
 
-A case with more than one call is judged by `CalledAgain`, which stands for the kernel's contract and expects the results of all
-calls. `Case.calls` says which there are:
+A case with more than one call is judged by `SecondCallContract`, which stands for the kernel's contract and expects the results of
+all calls. `Case.calls` says which there are:
 
 - 2: on its operands, then on others elsewhere. The others are drawn by the next data seed.
 - 3: on its operands, then on the others in the same storage, which the judge overwrites, then on these same others elsewhere.

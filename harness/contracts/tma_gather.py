@@ -233,7 +233,7 @@ class TmaGatherContract(RowsContract):
 
 
 def off_the_boundary(draw: Callable, unit: int) -> int:
-    """Columns past a boundary of 16 bytes (`unit` columns): 0 but in one case of `MISALIGNED`, which the launcher must refuse."""
+    """Columns past a boundary of 16 bytes (`unit` columns): 0, but once in `MISALIGNMENT_PERIOD`, to be refused."""
     from hypothesis import strategies as st
 
     return (

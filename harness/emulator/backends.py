@@ -52,7 +52,7 @@ class Backend:
         return int(arch.removeprefix("sm_")) if self.assembles_ptx else 0
 
     def reduction_number(self, arch: str) -> int:
-        """The `sm` of `reference.reduction_order`."""
+        """The number that `uses_register_pairs` of `reference.reduction_order` takes."""
         return self.capability(arch) or REDUCES_LIKE_AMD
 
 

@@ -39,7 +39,7 @@ class EmulatedKernel(CompiledKernel):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The names of `later`."""
+        """The names of the later stages."""
         return BACKENDS[self.metadata.target.backend].stages
 
     @cached_property

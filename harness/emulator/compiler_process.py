@@ -1,6 +1,6 @@
 """Native code that reads text of a tile program, in a process that may die: MLIR's parser and verifier, LLVM, ptxas, nvdisasm.
 
-Text that nobody trusts may crash such code, or keep it busy for ever. Where programs are not trusted (`untrusted`), the functions
+Text that nobody trusts may crash such code, or keep it busy for ever. Where programs are not trusted (sealed runs), the functions
 that run it are marked `apart` and run in one process beside the executor, by JSON over a pipe. It has none of the executor's other
 files, bounded memory, a time for each answer, and one folder to write to. What dies is started again. Where programs are trusted
 (the compiler of this process made them), the same functions run here.
@@ -82,7 +82,7 @@ class CompilerProcess:
 
     def ask(self, module: str, name: str, args: tuple, kwargs: dict) -> Any:
         """What the function `name` of `module` gives in that process. EmulatedFault "compiler abort" or "timeout" where it dies or
-        does not answer; else what the function raises, where that is in `_RAISED` or an EmulatedFault."""
+        does not answer; else what the function raises, where that is in `_EXCEPTIONS_BY_NAME` or an EmulatedFault."""
         told = json.dumps([module, name, _flat(args), _flat(kwargs)]).encode()
         until = time.monotonic() + self.seconds
         try:

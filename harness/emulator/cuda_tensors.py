@@ -1,7 +1,7 @@
 """Tensors that lie on an emulated GPU: bytes on the CPU, `device` cuda:0 wherever Python asks.
 
 A `CudaTensor` wraps a CPU tensor. Torch runs each operation on the wrapped tensors, autograd's included, and wraps what comes; so
-storage, strides and aliasing are a CPU tensor's own. Where device memory lies in another process (`Elsewhere`), it wraps a handle,
+storage, strides and aliasing are a CPU tensor's own. Where device memory lies in another process (`Distant`), it wraps a handle,
 and each operation runs there. `Placement` is the torch function mode that makes them: while it is entered,
 `device="cuda"`, `.cuda()` and `.to("cuda")` place tensors on the emulated GPU. An operation on tensors of two devices fails with
 torch's own words.
@@ -536,7 +536,7 @@ def move_tensor(
 
 
 class _DeviceTransfer(torch.autograd.Function):
-    """`moved` as autograd sees it: the gradient goes back to where the tensor was."""
+    """`move_tensor` as autograd sees it: the gradient goes back to where the tensor was."""
 
     @staticmethod
     def forward(

@@ -85,7 +85,7 @@ def keep(key: str, value: bytes) -> None:
 
 
 def bound(directory: Path, most_bytes: int | None = None) -> None:
-    """Remove the entries that were not used for longest where all together are more than `most` bytes (`MOST_BYTES`), and what
+    """Remove the entries that were not used for longest where all together are more than `most_bytes` (`MOST_BYTES`), and what
     was never renamed."""
     most_bytes = MOST_BYTES if most_bytes is None else most_bytes
     entries, current_time = [], time.time()

@@ -74,7 +74,7 @@ class RealTensors(Watches):
     def run(
         self, function: OpOverload, args: tuple, kwargs: dict, written_tensors: list[torch.Tensor], call: Callable[[], object]
     ) -> Any:
-        """`call()`, which is `function` on `args` and `kwargs` (CPU), of which it writes to `written`."""
+        """`call()`, which is `function` on `args` and `kwargs` (CPU), of which it writes to `written_tensors`."""
         name = name_of(function)
         operator_name, input_tensors = name.rstrip("_"), [*tensors_in((args, kwargs))]
         inexact, rule = False, None

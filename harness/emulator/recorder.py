@@ -65,7 +65,7 @@ class Recorder(DeviceProbe):
     dropped_events: dict[tuple[int, tuple[int, int, int]], int] = field(default_factory=dict)
     launches: list[str] = field(default_factory=list)
     writers: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
-    """(launch, program), by the number in `stored`, which counts from 1."""
+    """(launch, program), by the number in `writer_maps`, which counts from 1."""
     writer_maps: dict[int, np.ndarray] = field(default_factory=dict)
     """Where a storage begins -> (bytes,) int32, the number of the writer of each byte; 0: no kernel."""
     lines: dict[int, str] = field(default_factory=dict)

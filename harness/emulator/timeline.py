@@ -17,7 +17,7 @@ class Timeline:
         self.events.append((step, agent, what, location, said))
 
     def lines(self, collides: str = "", other_location: str = "") -> list[str]:
-        """One line an event, the last `SHOWN`; those at the two lines that collide are marked."""
+        """One line an event, the last `MOST_LINES`; those at the two lines that collide are marked."""
         shown = list(self.events)[-MOST_LINES:]
         columns = (lambda e: str(e[0]), lambda e: e[1], lambda e: e[2], _place)
         widths = [max((len(column(event)) for event in shown), default=0) for column in columns]

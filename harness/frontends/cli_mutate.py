@@ -155,7 +155,7 @@ def of_a_test(kernel: Kernel) -> Kernel:
 
 
 def target_of(kernel: Kernel, named: str) -> Target:
-    """The target that is named; else the first of `PREFERRED` that has what a shipped kernel requires."""
+    """The target that is named; else the first of `PREFERRED_TARGETS` that has what a shipped kernel requires."""
     if named:
         return target(named)
     if kernel.file is not None and not kernel.like:

@@ -14,7 +14,7 @@ PLAIN_PERIOD = 5.0  # seconds
 
 
 class ProgressDisplay(Observer):
-    """A context manager. `total` may grow; `arrived` is called once a verdict, `say` for what is not a verdict."""
+    """A context manager. `total` may grow; `on_verdict` is called once a verdict, `say` for what is not a verdict."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

@@ -251,7 +251,7 @@ class NodeJudge:
         properties.append(("judged", 1))
         if row["decision"] != "pass":
             p = node.case.problem
-            line = f"bitverdict large {shlex.quote(node.case.contract)} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
+            line = f"bitverdict lab large {shlex.quote(node.case.contract)} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
             properties.append(("replay", line))
             pytest.fail(f"{node}: {row['decision']}: {row['outcome']}: {row['message']}\n{line}", pytrace=False)
         words = row["words"]

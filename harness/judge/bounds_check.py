@@ -39,7 +39,7 @@ class Arena:
 
 @dataclass
 class Buffer:
-    """A view that was handed out, and the bytes around it. An input has `before`, or `sent` and `band` to make it of."""
+    """A view that was handed out, and the bytes around it. An input has `before`, or `upload_bytes` and `band` to make it of."""
 
     name: str
     storage: torch.Tensor  # (bytes,) uint8

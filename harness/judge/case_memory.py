@@ -1,8 +1,8 @@
-"""How much of a GPU's memory a case may come to hold. A worker is counted for `COUNTED`; a case that needs more is judged while no
-other such case is on its GPU, once that much is free (`bitverdict.harness.judge.far_views.admitted`).
+"""How much of a GPU's memory a case may come to hold. A worker is counted for `WORKER_MEMORY`; a case that needs more is judged
+while no other such case is on its GPU, once that much is free (`bitverdict.harness.judge.far_views.admitted`).
 
 What is known before the launch is `memory_of`. What a launcher allocates, a workspace say, is counted as it comes
-(`MemoryReservation`): the allocation that goes past `COUNTED` waits for its turn."""
+(`MemoryReservation`): the allocation that goes past `WORKER_MEMORY` waits for its turn."""
 
 from __future__ import annotations
 

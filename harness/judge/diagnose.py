@@ -49,8 +49,8 @@ def ulp_distance(format_name: str, words: np.ndarray, expected: np.ndarray) -> n
 
 
 def first_words(expected: ExpectedOutput, observed_words: np.ndarray, differs: np.ndarray) -> list[dict[str, Any]]:
-    """The first `SHOWN` differing elements: index, both words in hexadecimal with their values, distance in ulp where one word is
-    due. Of an interval both ends are shown, of a bound the value and the bound."""
+    """The first `MAX_WORDS` differing elements: index, both words in hexadecimal with their values, distance in ulp where one word
+    is due. Of an interval both ends are shown, of a bound the value and the bound."""
     by_bound = _by_bound(expected, observed_words)
     return [
         {

@@ -101,12 +101,12 @@ def is_admitted() -> bool:
 def admit_bytes(
     needed_bytes: int, target: Target, *, purpose: str = "operands and results", wait: float | None = None
 ) -> Iterator[str]:
-    """Room for `needed` bytes of operands and results while entered, held by one process of a machine at a time on a GPU, which
+    """Room for `needed_bytes` of operands and results while entered, held by one process of a machine at a time on a GPU, which
     others await for `wait` seconds (None: `PATIENCE`).
 
     Where this thread has been admitted already, it has room.
 
-    Yields why there is none, in a sentence that says `what` needs the room, or an empty text.
+    Yields why there is none, in a sentence that says what needs the room (`purpose`), or an empty text.
     """
     if not needed_bytes or _ADMISSION.get():
         yield ""

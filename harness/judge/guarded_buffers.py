@@ -87,8 +87,8 @@ class Guard:
     """Everything handed out for one case. Not thread-safe: one case, one guard.
 
     `on_device`: whether inputs share an arena and comparisons are made where the tensors are. None: on a GPU yes, on a CPU no.
-    `zeroed`: the name of an allocation that holds zeros in the place of poison. `asked` is told the bytes of each allocation of a
-    launcher before it is made, and may raise.
+    `zero_allocation`: the name of an allocation that holds zeros in the place of poison. `on_allocation` is told the bytes of each
+    allocation of a launcher before it is made, and may raise.
     """
 
     poison: Poison

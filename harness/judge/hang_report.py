@@ -49,7 +49,7 @@ def note_launch() -> None:
 
 
 def where(process: int, read_log: Callable[[], list[str]]) -> dict[str, str]:
-    """Where `process` hangs: "location", "function", "operation" and "stack", as far as they are known. `printed` reads its log."""
+    """Where `process` hangs: "location", "function", "operation" and "stack", as far as known. `read_log` reads its log."""
     at_launch = [line.removeprefix(_LAUNCH) for line in read_log() if line.startswith(_LAUNCH)]
     for number in [DUMP, *[LOOK] * LOOKS]:  # a call into C that the first signal ends is in the traceback
         try:

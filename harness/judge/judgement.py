@@ -19,8 +19,8 @@ from bitverdict.harness.model.targets import Target
 
 @dataclass
 class Judgement:
-    """`launcher`: the user's, one in another process, or None for the kernel's own. `explained`: whether somebody reads why a case
-    failed, and how far a pass reaches."""
+    """`launcher`: the user's, one in another process, or None for the kernel's own. `explains_cause`: whether somebody reads why a
+    case failed, and how far a pass reaches."""
 
     case: Case
     target: Target
@@ -45,7 +45,7 @@ class Judgement:
         return all(operand.codes.size for operand in self.operands.values())
 
     def launch_on(self, emulated_target: Target, clock: Clock, allocations: Allocations = DEFAULT_ALLOCATIONS) -> LaunchResult:
-        """What the case comes to on the emulated GPU `there`: it has as many multiprocessors as a real one."""
+        """What the case comes to on `emulated_target`: it has as many multiprocessors as a real one."""
         with clock.measure("emulated"):
             count = multiprocessors_of(self.target)
             alike = self.case if self.target.emulated else replace(self.case, schedule=f"eager on {count}" if count else "eager")

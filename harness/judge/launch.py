@@ -343,7 +343,7 @@ def own_cache(case: Case) -> Iterator[None]:
 
 @contextmanager
 def _compilations(clock: Clock) -> Iterator[None]:
-    """Put the compiler's own account of its time into the bucket `compile`, and what of it was a wait into `WAITED`."""
+    """Put the compiler's own account of its time into the bucket `compile`, and what of it was a wait into `WAIT_BUCKET`."""
     from triton import knobs
 
     from bitverdict.harness.judge import compile_once

@@ -30,7 +30,7 @@ class RealValues(Protocol):
 
 @dataclass(frozen=True)
 class Mathematics:
-    """Of each element of an output whether its mathematics is `known`, and whether it is `wrong`, which only a known one is."""
+    """Of each element of an output whether its mathematics is known, and whether it is wrong, which only a known one is."""
 
     known_elements: np.ndarray
     wrong_elements: np.ndarray

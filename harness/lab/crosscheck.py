@@ -1,9 +1,10 @@
-"""Hardware against plan against emulation, on the same cases: ``bitverdict crosscheck STEM --target cuda:0``.
+"""Hardware against plan against emulation, on the same cases: ``bitverdict lab crosscheck STEM --target cuda:0``.
 
 For each drawn case the words of the GPU, the words of the plan and the words of the emulated GPU of the same architecture are held
 against each other. Because agreement says nothing unless disagreement was possible, the plan's words are also computed under a
-model that is wrong in one constant (`MOVED`); a word that comes out the same under all of them would have agreed with anything
-near. Each case is a task of a worker (`bitverdict.harness.workers.task`): one that faults, dies or hangs is a row by its name."""
+model that is wrong in one constant (`MOVED_MODELS`); a word that comes out the same under all of them would have agreed with
+anything near. Each case is a task of a worker (`bitverdict.harness.workers.task`): one that faults, dies or hangs is a row by its
+name."""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ def crosscheck(
 ) -> Iterator[dict]:
     """One row a case, as they come: at least `cases` distinct cases and then until `words` output words are compared.
 
-    `seconds` ends it whatever was reached; `sharp` asks each case where rounding shows (`sharpened`).
+    `seconds` ends it whatever was reached; `sharp` asks each case where rounding shows (`sharpen_case`).
     """
     start_time, word_count, judged, batch, stopping = time.monotonic(), 0, 0, 0, Stopping()
     room = jobs if hardware.emulated else min(jobs, max(1, len(free_places([hardware]))))

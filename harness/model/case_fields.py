@@ -22,8 +22,8 @@ _NAMES = {int: "an integer", str: "a text", bool: "true or false", float: "a num
 
 def check_record(record: object, place: str, signed_fields: Collection[str] = ()) -> None:
     """UsageError unless each field of the dataclass `record` has its annotated type, and no integer is negative but those in
-    `signed`. `place` is what the record is called, "problem" for one. None has no fields. Annotations of types that no file has are
-    not checked.
+    `signed_fields`. `place` is what the record is called, "problem" for one. None has no fields. Annotations of types that no file
+    has are not checked.
     """
     kind: Any = type(record)
     for name, hint in _hints(kind).items() if record is not None else ():

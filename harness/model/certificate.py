@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class CertificateFinding:
-    """One fault: it would change `changed` of the `of` words that were looked at."""
+    """One fault: it would change `changed_words` of the `sampled_words` that were looked at."""
 
     kind: Kind
     subject: str

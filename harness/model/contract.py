@@ -139,7 +139,7 @@ class PromisedInstruction:
     "constant GROUP_M" is the integer that is compiled in for a parameter.
 
     AMD's compiler may peel the last steps of a loop, run them also where there are fewer, and drop what they give (for gfx950).
-    Where a tile program of its has more than the `written` operations of the source, "executed" counts `peeled` more."""
+    Where a tile program of its has more than the `source_count` operations of the source, "executed" counts `peeled_count` more."""
 
     operation: str
     count: int

@@ -96,7 +96,7 @@ UNLIMITED_LAUNCHER = f"{__name__}:unlimited_launcher"
 
 
 def claims_far(launcher: str) -> bool:
-    """Whether the launcher at address `launcher` claims `FAR`, whatever else it claims."""
+    """Whether the launcher at address `launcher` claims `FAR_CLAIM_WORD`, whatever else it claims."""
     said = getattr(load(launcher), "claims", None) or ()
     return FAR_CLAIM_WORD in ((said,) if isinstance(said, str) else said)
 

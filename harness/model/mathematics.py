@@ -17,11 +17,11 @@ class Mathematics:
     """`function(xp, *operands)` gives the outputs named `outputs`, in this order; one array, or a tuple of them.
 
     `operands`: float64 values (integers as they are) by name, in the order of the function's parameters. `axes`: names of the axes
-    of operands and outputs, where they have some; operands that share a name run along it together. `summed`: those axes over which
-    the outputs are sums of products of the operands that have them. `linear`: the outputs are such sums and nothing else.
-    `blocks`: along how many elements of an axis one element of an operand (a scale) counts, by operand and axis. `named` are
-    handed to the function by their names. `formats`: of operands whose words the function may ask for. `strides`: of operands that
-    do not lie contiguous, in elements.
+    of operands and outputs, where they have some; operands that share a name run along it together. `sum_axes`: those axes over
+    which the outputs are sums of products of the operands that have them. `linear`: the outputs are such sums and nothing else.
+    `blocks`: along how many elements of an axis one element of an operand (a scale) counts, by operand and axis. `keyword_values`
+    are handed to the function by their names. `formats`: of operands whose words the function may ask for. `strides`: of operands
+    that do not lie contiguous, in elements.
     """
 
     function: Callable[..., Any]

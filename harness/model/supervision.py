@@ -135,7 +135,7 @@ def dies_with(first: int) -> None:
 
 
 def _waited_for(child_pid: int) -> int:
-    """The wait status of the process `running`; signals that this one gets alone are passed on to it."""
+    """The wait status of the process `child_pid`; signals that this one gets alone are passed on to it."""
     while True:
         signal_info = signal.sigwaitinfo(_WAITED_FOR)
         if signal_info.si_signo == signal.SIGCHLD:

@@ -59,7 +59,7 @@ def right_modules(kernel: Kernel) -> dict[str, ModuleType]:
 
 
 def execute_module(module: ModuleType, text: str | None, neighbours: Mapping[str, ModuleType]) -> ModuleType:
-    """`module` executed from `text`, or from its file where that is None; imports find the modules `beside`."""
+    """`module` executed from `text`, or from its file where that is None; imports find the modules `neighbours`."""
     file = str(module.__file__)
     text = Path(file).read_text() if text is None else text
     new_module = ModuleType(module.__name__, module.__doc__)

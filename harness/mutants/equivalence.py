@@ -61,9 +61,9 @@ SMALL_NUMBERS = "equal indices, masks and branches for every combination of smal
 def equal_edits(
     edits: Iterable[tuple[str, EditedProgram]], arch: str, negative: Collection[str] = (), *, machine: bool = False
 ) -> str:
-    """Why each edit of a tile program (its text) computes what the program does; empty where that is not shown of all. `SMALL`:
-    arguments, program ids and what loops carry are numbers about zero, about the constants of the program and about products of
-    two. A larger number may still tell them apart, so it is a reason to doubt, and no proof."""
+    """Why each edit of a tile program (its text) computes what the program does; empty where that is not shown of all.
+    `SMALL_NUMBERS`: arguments, program ids and what loops carry are numbers about zero, about the constants of the program and
+    about products of two. A larger number may still tell them apart, so it is a reason to doubt, and no proof."""
     reason = ""
     for right, edit in edits:
         reason = equal_programs(right, edit.text, arch, negative, machine=machine)

@@ -53,7 +53,7 @@ def _functions(tree: ast.AST) -> Iterator[Function]:
 
 
 def _compile_decorator(function: Function) -> str:
-    """Which of `_COMPILED` decorates `function`; empty for none."""
+    """Which of `_COMPILE_DECORATORS` decorates `function`; empty for none."""
     for decorator in function.decorator_list:
         told = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = told.attr if isinstance(told, ast.Attribute) else told.id if isinstance(told, ast.Name) else ""

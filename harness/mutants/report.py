@@ -12,7 +12,7 @@ MOST_EQUIVALENT = 10  # listed, where there are more
 
 
 def report(judged: Sequence[JudgedMutant], name: str, target: str, owner: str, seconds: float) -> str:
-    """The report on `judged` mutants of the kernel `name`. `whose`: "your test" or "the contract". `seconds`: it took."""
+    """The report on `judged` mutants of the kernel `name`. `owner`: "your test" or "the contract". `seconds`: it took."""
     counts = count_ends(judged)
     by_end = Counter(each.result.end for each in judged)
     lines = [f"{name} on {target}: {len(judged)} mutants, {counts.live} live, {counts.killed_count} killed"]

@@ -265,7 +265,7 @@ def _land(machine: Threads, finished_copies: list[tuple[Copy, np.ndarray]]) -> N
 
 
 def finish_copies(machine: Threads, threads: np.ndarray, groups_in_flight: int) -> None:
-    """Let the copies of `threads` land but those of their last `pending` groups; -1: those that are in no group too."""
+    """Let the copies of `threads` land but those of their last `groups_in_flight` groups; -1: those that are in no group too."""
     waits = np.zeros(machine.lanes, bool)
     waits[threads] = True
     finished_copies, copies_in_flight = [], []

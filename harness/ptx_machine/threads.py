@@ -92,7 +92,7 @@ class Copy:
 
 
 class Threads(Frame):
-    """CTAs `first` up to `first + count` of a launch. `fault`s are raised where they are found."""
+    """CTAs `first_cta` up to `first_cta + count` of a launch. `fault`s are raised where they are found."""
 
     def __init__(
         self,

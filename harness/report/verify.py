@@ -39,7 +39,7 @@ RAN = (Decision.PASS, Decision.FAIL)
 
 @dataclass
 class Verification:
-    """`wrong`: why the pack is rejected; `owned`: its known failures; `not_run`: what could not be judged again here."""
+    """`rejections`: why the pack is rejected; `owned_failures`: its known failures; `not_run`: what was not judged again here."""
 
     rejections: list[str] = field(default_factory=list)
     owned_failures: list[str] = field(default_factory=list)

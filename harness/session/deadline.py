@@ -36,7 +36,7 @@ class Deadline(Protocol):
 
 @dataclass(frozen=True)
 class LiveDeadline:
-    """Enough once `seconds` have gone by since `begun` (None: never), and no fewer than `least` says then."""
+    """Enough once `seconds` have gone by since `start_time` (None: never), and no fewer than `least` says then."""
 
     seconds: float | None
     start_time: float
@@ -55,7 +55,7 @@ class LiveDeadline:
 @dataclass
 class NodeDeadline:
     """When a pytest node has drawn enough: once `seconds` have gone by since the first drawn case was ready to be judged (None:
-    never), and no fewer than `least`. Where the processor spent more than `most` seconds on them, fewer are enough."""
+    never), and no fewer than `least`. Where the processor spent more than `processor_limit` seconds on them, fewer are enough."""
 
     seconds: float | None
     least: int

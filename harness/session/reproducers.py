@@ -74,7 +74,7 @@ class Reproducer:
 def reproducer_of(
     case: Case, target: str, verdict: Verdict, *, model: str = "", first_case: Case | None = None, secret: dict | None = None
 ) -> Reproducer:
-    """The reproducer of a verdict, with what is needed to judge the case again elsewhere. `first` is the case that `case` was
+    """The reproducer of a verdict, with what is needed to judge the case again elsewhere. `first_case` is the case that `case` was
     shrunk from, where it is another: Hypothesis's blob is that of the case it drew."""
     record, first_case = case.to_json(), first_case or case
     drawn: dict = {"draws": "this case" if first_case == case else "the case this one was shrunk from"} | reproduction(

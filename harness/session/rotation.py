@@ -22,7 +22,7 @@ Facts = frozenset[tuple[str, object]]
 
 @dataclass(frozen=True)
 class Rotation:
-    """Turn `turn` of `of`: any integer, taken modulo `of`."""
+    """Turn `turn` of `turn_count`: any integer, taken modulo `turn_count`."""
 
     turn: int
     turn_count: int

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Shard:
-    """Share `number` of `of`, counted from 1."""
+    """Share `number` of `shard_count`, counted from 1."""
 
     number: int = 1
     shard_count: int = 1

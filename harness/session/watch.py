@@ -49,7 +49,7 @@ class Screen(Protocol):
 
 @dataclass
 class Watch:
-    """`start` forks a round, which then waits. `failing` are records of cases that failed last, the next to be judged first."""
+    """`start` forks a round, which then waits. `failing_records` are of cases that failed last, the next to be judged first."""
 
     start: Callable[[], Round]
     files: WatchedFiles

@@ -26,8 +26,8 @@ class Head:
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """MachineFault once nothing has listened at the address for `patience` seconds. Cheap: it looks once in `EVERY` seconds,
-        whichever thread asks."""
+        """MachineFault once nothing has listened at the address for `patience` seconds. Cheap: it looks once in `LOOK_INTERVAL`
+        seconds, whichever thread asks."""
         if not self._lock.acquire(blocking=False):
             return
         try:

@@ -1,9 +1,9 @@
 """Workers that wait for work, for one target: whoever loses its worker to a fault takes one of them at once.
 
-One waits while all is calm; after the first fault `MOST` do, because in a row of faults each costs a context and contexts can be
-made side by side. They are shared by the places of a worker pool: a context on a GPU is half a GiB and faults are rare. A new one
-is started while a case is out, so that nobody waits for the fork; and the dead are left to the driver, which takes its time over
-their contexts, and looked for later."""
+One waits while all is calm; after the first fault `MAX_STANDBYS` do, because in a row of faults each costs a context and contexts
+can be made side by side. They are shared by the places of a worker pool: a context on a GPU is half a GiB and faults are rare. A
+new one is started while a case is out, so that nobody waits for the fork; and the dead are left to the driver, which takes its time
+over their contexts, and looked for later."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ STARTS = 3  # workers that may die before their first case, one after the other
 class Standbys:
     """The workers of one target that wait, and those that are being cleared away. Safe for the threads of a worker pool.
 
-    `count`: how many wait after a fault; None: `BITVERDICT_SPARES` or `MOST` on a GPU, none on an emulated target, where a start is
-    the 25 ms of a fork, and none of a start of its own (`bitverdict.harness.workers.start`). `make` starts a
-    worker; None: one of `target`.
+    `count`: how many wait after a fault; None: `BITVERDICT_SPARES` or `MAX_STANDBYS` on a GPU, none on an emulated target, where a
+    start is the 25 ms of a fork, and none of a start of its own (`bitverdict.harness.workers.start`). `make` starts a worker; None:
+    one of `target`.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Standbys:
 
 
 def requested_count() -> int:
-    """`BITVERDICT_SPARES`, `MOST` where it is not set; ValueError unless it is a number from 0 on."""
+    """`BITVERDICT_SPARES`, `MAX_STANDBYS` where it is not set; ValueError unless it is a number from 0 on."""
     text = os.environ.get("BITVERDICT_SPARES", str(MAX_STANDBYS))
     if not text.isdigit():
         raise UsageError(f"BITVERDICT_SPARES={text!r}: must be a number, 0 or more; unset it for {MAX_STANDBYS}")

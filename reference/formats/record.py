@@ -46,7 +46,7 @@ class Overflow(Enum):
 class Format:
     """A binary floating-point format, as its specification states it.
 
-    A code is, from the top: the sign (if `signed`), `exponent_bits`, `mantissa_bits`, and `low_padding` bits that carry
+    A code is, from the top: the sign (if `has_sign`), `exponent_bits`, `mantissa_bits`, and `low_padding` bits that carry
     nothing (tf32 in its fp32 container: written as zero, ignored when read). `ignored_high_bits` are read as nothing too
     (bit 7 of UE4M3). A code with any other bit set is no code: `decode` refuses it.
     """

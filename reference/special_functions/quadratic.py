@@ -22,7 +22,8 @@ TANH_SEGMENTS = (1, 1, 1, 2, 2, 4, 4, 4, 8, 16, 8)
 
 
 def truncated_square(x: np.ndarray, dropped_columns: int = DROPPED_COLUMNS) -> np.ndarray:
-    """Sum of the partial products of x * x in columns from `dropped` up, in units of 2^dropped; x int64 of any shape below 2^31.
+    """Sum of the partial products of x * x in columns from d = `dropped_columns` up, in units of 2^d; x int64 of any shape below
+    2^31.
 
     Bits i < j of x give one partial product x_i x_j in column i + j + 1, bit i alone gives x_i in column 2 i.
     """

@@ -219,7 +219,7 @@ def describe_tree(tree: Tree) -> str:
 
 
 def brackets(tree: Tree, most_characters: int = MOST_CHARACTERS) -> str:
-    """The tree as nested brackets, runs of neighbours as ``0..15``; cut in the middle where it is longer than `most`."""
+    """The tree as nested brackets, runs of neighbours as ``0..15``; cut in the middle where it is longer than `most_characters`."""
     texts: dict[int, str] = {}
     for place, inside in enumerate(tree.children):
         parts, run = [], list[int]()

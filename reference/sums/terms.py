@@ -337,7 +337,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 class _Namespace:
-    """`xp` of sums: its operations, and NoSum by name for any other."""
+    """The array namespace of sums: its operations, and NoSum by name for any other."""
 
     newaxis, __array_api_version__ = None, "2024.12"
     linalg = SimpleNamespace(matmul=_matmul, matrix_transpose=_matrix_transpose, vecdot=_vecdot)

@@ -105,7 +105,7 @@ def lowest_alignment(rule: Instruction) -> int:
 
 
 def round_sum(total: np.ndarray, output: Format, fraction_bits: int, rounding: Rounding) -> np.ndarray:
-    """Equal to the definition's `rounded` because clearing low bits of a float64 is truncation, and a cast or `rint` ties to even.
+    """Equal to the definition's `round_result` because clearing low bits of a float64 truncates, and a cast or `rint` ties to even.
 
     `total` (float64) is rounded once to `output`, keeping `fraction_bits`. A zero is +0. Truncation too overflows to infinity: at
     2^(largest exponent + 1), never to the largest finite number.

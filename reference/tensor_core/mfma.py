@@ -49,7 +49,7 @@ def _cut_sum(products: np.ndarray, pairs: np.ndarray, bits: int) -> tuple[np.nda
 
 
 def round_down(values: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Equal to the definition's `down` because scaling by a power of two is exact: the multiple of 2^place at or below."""
+    """Equal to rounding down because scaling by a power of two is exact: the multiple of 2^place at or below."""
     place = np.maximum(place, LOWEST_UNIT)  # (...)
     result: np.ndarray = np.floor(values * power_of_two(-place)) * power_of_two(place)
     return result

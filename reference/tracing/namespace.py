@@ -67,7 +67,7 @@ RECIPES = {
 
 
 class UnchangedElement:
-    """`xp.unchanged`: in `where`, an element that no implementation may write."""
+    """`xp.unchanged`: as an operand of `xp.where`, an element that no implementation may write."""
 
     def __repr__(self) -> str:
         return "xp.unchanged"

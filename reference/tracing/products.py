@@ -152,7 +152,7 @@ def _of_floats(trace: Trace, left: TracedArray, right: TracedArray, accumulation
 
 
 def _masks(left: TracedArray, right: TracedArray, value: np.ndarray) -> TracedArray:
-    """What `computed` asks of operands: which results have one that is not finite, and whose words may be anything."""
+    """What `settle_result` asks of operands: which results have one that is not finite, and whose words may be anything."""
     bad = [~np.isfinite(each.value) for each in (left, right)]
     given = bad[0].any(axis=-1)[..., :, None] | bad[1].any(axis=-2)[..., None, :]
     found = np.broadcast_to(np.where(given, np.inf, 0.0), value.shape)

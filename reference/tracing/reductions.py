@@ -71,7 +71,7 @@ def sum(trace: Trace, x: Operand, /, *, axis: Axis = None, dtype: DTypeLike | No
 
 
 def _reduced_masks(x: TracedArray, axes: tuple[int, ...], keepdims: bool) -> TracedArray:
-    """What `computed` asks of an operand: whether some of its elements are not finite, and where words may be anything."""
+    """What `settle_result` asks of an operand: whether some of its elements are not finite, and where words may be anything."""
     open_ = None if x.open is None else np.asarray(x.open.any(axis=axes, keepdims=keepdims))
     finite = np.isfinite(x.value).all(axis=axes, keepdims=keepdims)
     return TracedArray(x.trace, x.dtype, np.where(finite, 0.0, np.inf), open=open_)

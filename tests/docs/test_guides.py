@@ -38,7 +38,7 @@ SHELL_EDIT = re.compile(r"^(?:sed -i|cp|mv|rm \S+/).*", re.MULTILINE)
 NEW_KERNEL = """
 bitverdict new kernel scaled_sum | grep 'written: kernels/scaled_sum.py'
 bitverdict run scaled_sum --max-cases 40
-bitverdict compile scaled_sum
+bitverdict lab compile scaled_sum
 python -m tests.support.kernel_tests scaled_sum
 python -m ruff check . && python -m ruff format --check .
 test "$(git status --porcelain | wc -l)" = 5

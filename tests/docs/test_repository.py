@@ -183,3 +183,34 @@ def test_each_test_that_a_page_names_is_there() -> None:
 def test_a_name_of_71_characters_is_found() -> None:
     fits, long = f"test_{'a' * 65}", f"test_{'a' * 66}"
     assert long_names(f"def {fits}() -> None:\n    pass\n\n\ndef {long}(\n") == [long]
+
+
+OF_OTHERS = frozenset(
+    "ModelNew TENSOR_CORE_WORDS TRITON_MAX_TENSOR_NUMEL TensorDescriptor can_reorder create_function_from_signature "
+    "cu_seqlens cvt enable_fp_fusion enable_reflect_ftz flex_attention forward getBin ieee make_llir native_batch_norm "
+    "optimize_module printf reproduce_failure requires simplifyFAddInst tl v_readlane vprintf warpReduce xf32 xp".split()
+)
+"""Names of Triton, LLVM, PTX, torch and users that docstrings quote."""
+
+
+def unknown_names(source: str, project: frozenset[str]) -> list[str]:
+    """Names in backticks, in docstrings of functions and classes, that neither the code of `source` has nor `project`."""
+    docstrings = re.findall(r'^ +"""(.*?)"""', source, re.DOTALL | re.MULTILINE)
+    known = set(re.findall(r"\w+", re.sub(r'""".*?"""', "", source, flags=re.DOTALL))) | project | OF_OTHERS
+    quoted = [name for text in docstrings for name in re.findall(r"(?<!`)`([A-Za-z_]\w*)`(?!`)", text)]
+    return [name for name in quoted if name not in known and not name.startswith("__")]
+
+
+def test_docstrings_name_what_is_there() -> None:
+    """A parameter that was renamed and keeps its old name in the docstring is found, unless the project has another thing of it."""
+    sources = {path: path.read_text() for room in ("harness", "kernels", "reference") for path in (CHECKOUT / room).rglob("*.py")}
+    defined = re.findall(r"^ *(?:class|def) (\w+)|^([A-Z]\w+)\b.*=", "\n".join(sources.values()), re.MULTILINE)
+    project = frozenset(name for pair in defined for name in pair) | {path.stem for path in sources}
+    found = [f"{path.name}: {each}" for path, text in sources.items() for each in unknown_names(text, project)]
+    assert not found, "\n".join(found)
+
+
+def test_a_parameter_of_another_name_is_found() -> None:
+    source = 'def widen(bits: int) -> int:\n    """`{}` and one, as `fold` has it."""\n    return bits + 1\n'
+    assert unknown_names(source.format("width"), frozenset({"fold"})) == ["width"]
+    assert not unknown_names(source.format("bits"), frozenset({"fold"}))

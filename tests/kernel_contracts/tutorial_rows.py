@@ -9,7 +9,7 @@ stands for it here:
     fault             a required case that expects this outcome of the hardware
     out of resources  a required case that expects to be too large
     throughput        a row of `benchmarks/throughput.py` for every size or configuration
-    large             a case of `bitverdict large`
+    large             a case of `bitverdict lab large`
     mutant            mutants that their tests see fail; `edits` is what of the source they change, so that it is about this fact
     test              tests that say so themselves, by `holds` above them, with the row's figures
     not run, choice   a reason
@@ -199,7 +199,7 @@ def _by_large(row: Row, held: Row) -> list[str]:
         found = [case.problem for case in large_cases([size], Target("", "sm_90")) if case.contract == held["kernel"]]
         for kind in held.get("formats", [held.get("dtype")]):
             if not any(kind in (getattr(p, "format", None), getattr(p, "dtype", None)) for p in found):
-                told.append(f"bitverdict large has no {held['kernel']} in {kind} of {size}")
+                told.append(f"bitverdict lab large has no {held['kernel']} in {kind} of {size}")
     return told
 
 

@@ -127,7 +127,7 @@ def test_no_disagreement_of_the_page_lacks_a_reason() -> None:
     text = PAGE.read_text()
     assert page.NO_EXPLANATION not in text
     assert not any(place in text for place in ("/work", "/tmp", "/root", "/home", "/opt"))
-    for needed in ("NVIDIA H200", "driver 580.159.04", "triton 3.9.0", "bitverdict tma-limits --merge"):
+    for needed in ("NVIDIA H200", "driver 580.159.04", "triton 3.9.0", "bitverdict lab tma-limits --merge"):
         assert needed in text
     counts = Counter(answer["outcome"] for answer in columns.read(HELD)["columns"]["sm_90"]["hardware"].values())
     assert counts == {

@@ -207,7 +207,7 @@ def _evidence(
     launches: tuple[Mapping, ...],
     outcome: Outcome,
 ) -> Evidence | None:
-    """What hypotheses are held to, of the elements `there` alone; None where the mathematics does not give what is expected."""
+    """What hypotheses are held to, of `decided_elements` alone; None where the mathematics does not give what is expected."""
     output_words = launch_result.outputs[expected.name]
     differs, decided_elements = differs & written_elements, decided_elements & written_elements
     exact = evaluate_or_none(lambda: evaluate_reference(mathematics).get(expected.name))

@@ -54,7 +54,7 @@ class CauseFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One output: arrays of its shape, float64. `seen` are real values where `sharp`, else the values of its words."""
+    """One output: arrays of its shape, float64. `observed_values` are real values where `sharp`, else the values of its words."""
 
     name: str
     format: str

@@ -1,8 +1,8 @@
 """The hypotheses that the mathematics is right and something was rounded that should not be, or in another way: the store, the
 accumulator, an operand, one operation.
 
-`ALIKE` and `FEW_ULP` were picked, not derived: they say how far a simulated rounding may miss a word and still be told as the
-cause. They decide no verdict and no status: only the sentence beside a failure."""
+`AGREEMENT_SHARE` and `FEW_ULP` were picked, not derived: they say how far a simulated rounding may miss a word and still be told as
+the cause. They decide no verdict and no status: only the sentence beside a failure."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _of_operands_and_operations(mathematics: Mathematics, evidence: Evidence, ch
 
 
 def _narrowed_uses(operation: Operation, name: str, *, is_last: bool) -> Iterator[tuple[str, Change]]:
-    """(sentence, change) of what may be held in the format `name` around one operation; `last`: the store rounds its result."""
+    """(sentence, change) of what may be held in the format `name` around one operation; `is_last`: the store rounds its result."""
     texts, phrase = operation.texts, operation_text(operation)
     arrays = [np.ndim(each) > 0 and np.asarray(each).dtype == np.float64 for each in operation.arguments]
     if operation.name in REDUCTION_NAMES and arrays[:1] == [True]:

@@ -55,7 +55,7 @@ def explain_by_unwritten_input(expected: ExpectedOutput, seen: LaunchResult, rel
 def _hangs(
     allocation: str, wrong_elements: np.ndarray, expected: ExpectedOutput, tracked_launch: LaunchResult, again: Relaunch
 ) -> LaunchResult | None:
-    """The launch with zeros in `allocation`, where each of the `wrong` elements comes to another word there, or is right."""
+    """The launch with zeros in `allocation`, where each of the `wrong_elements` comes to another word there, or is right."""
     zeroed = again.launch(Allocations(zero_allocation=allocation))
     if zeroed.outcome is not None or zeroed.outputs[expected.name].shape != wrong_elements.shape:
         return None

@@ -30,7 +30,7 @@ SHIFT = 32  # bytes: what no launcher may refuse that asks for rows on 16 bytes,
 @dataclass(frozen=True)
 class Surroundings:
     """What a call must not depend on. `poison`: which byte patterns lie around operands and in what is allocated. `shift`: bytes by
-    which each operand begins later. `reordered`: operands lie in the opposite order. `entering`: how the target is entered."""
+    which each operand begins later. `opposite_order`: of operands in memory. `enter_target`: how the target is entered."""
 
     poison: int = 0
     shift: int = 0

@@ -58,7 +58,7 @@ def variations(target: Target) -> list[Variation]:
 
 
 def repeat_findings(caller: Caller, first_call: Call, checks: frozenset[str]) -> Iterator[InvarianceFinding]:
-    """A finding for each variation of the call `first` whose check is one of `checks`.
+    """A finding for each variation of `first_call` whose check is one of `checks`.
 
     Other words are a failure. Where the order of atomics or the number of multiprocessors decides, they are information, unless the
     kernel is promised to be deterministic."""

@@ -53,7 +53,7 @@ class RowsContract(KernelContract):
         return tuple((each.name, tuple(self.rows(case, each).codes.tolist())) for each in self.index_lists(case))
 
     def rows(self, case: Case, index_list: IndexList) -> Operand:
-        """The operand of row numbers `of`: those that the case writes out, else those that its regime and seed give."""
+        """The row numbers of `index_list`: those that the case writes out, else those that its regime and seed give."""
         written = dict(case.indices).get(index_list.name)
         if written is not None:
             return Operand(name=index_list.name, format="int32", codes=np.array(written, np.int32))
@@ -160,10 +160,10 @@ def distinct(numbers: tuple[int, ...], rows: int) -> tuple[int, ...]:
 
 
 def drawn_rows(draw: Callable, case: Case, index_list: IndexList, max_count: int) -> tuple[int, ...]:
-    """Row numbers for the list `of`, each from 16 bits that Hypothesis draws; bits of 0 give row 0.
+    """Row numbers for `index_list`, each from 16 bits that Hypothesis draws; bits of 0 give row 0.
 
-    The bits of `most` numbers are drawn at once: a thousand draws of one number each take milliseconds. They are read from the end,
-    so that a list becomes shorter without moving. One scatter in `FAULTING` has one negative number.
+    The bits of `max_count` numbers are drawn at once: a thousand draws of one number each take milliseconds. They are read from the
+    end, so that a list becomes shorter without moving. One scatter in `FAULT_PERIOD` has one negative number.
     """
     from hypothesis import strategies as st
 

@@ -368,7 +368,7 @@ def multiply_words(
 
 
 def chain_of(arch: str, family: str, dtype: str) -> Instruction:
-    """The instruction that `multiplied` chains."""
+    """The instruction that a product of the family chains."""
     from bitverdict.reference.tensor_core import instruction
 
     return instruction(arch, family, dtype, dtype, "fp32")

@@ -22,8 +22,8 @@ NAMES_OF_OPERANDS = "xyzabcdefghijklmnopqrstuvw"
 
 @dataclass(frozen=True)
 class ArgumentAssignment:
-    """Places of draws: by the names of parameters, and behind those. `positional`: the parameters' order, `lacking`: those that
-    nothing is drawn for, `left`: operands that there is no parameter for."""
+    """Places of draws: by the names of parameters, and behind those. `positional`: the parameters' order, `missing_parameters`:
+    those that nothing is drawn for, `surplus_draws`: operands that there is no parameter for."""
 
     by_name: dict[str, int]
     variadic_places: tuple[int, ...]

@@ -16,7 +16,7 @@ class TensorUsed(BaseException):
 
 
 class Placeholder:
-    """A tensor that is not there: it knows its shape, dtype and number of axes, and any other use raises `Used`."""
+    """A tensor that is not there: it knows its shape, dtype and number of axes, and any other use raises `TensorUsed`."""
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         import torch
@@ -58,7 +58,7 @@ class _NoDriver:
 
 @contextmanager
 def nothing_is_launched() -> Iterator[None]:
-    """Inside, `Used` is raised by any function of torch, by a launch of Triton, and by what would initialise CUDA."""
+    """Inside, `TensorUsed` is raised by any function of torch, by a launch of Triton, and by what would initialise CUDA."""
     import torch
 
     from bitverdict.harness.model.torch_internals import CUDA_START, TorchFunctionMode, exchange

@@ -53,8 +53,8 @@ class ReducedDraws(Simplest):
 
 @dataclass(frozen=True)
 class Sizes:
-    """Which sizes a required case has: number `alike` of `ALIKE`, all the same; or, of a `corner`, the size of that number at its
-    least or at its `most` and the others in their middle; or else each another of its own edges, by `number`."""
+    """Which sizes a required case has: number `alike_number` of `ALIKE_COUNT`, all the same; or number `corner` at
+    its least or, `at_maximum`, its most and the others in their middle; or else each another of its own edges, by `number`."""
 
     number: int = 0
     alike_number: int | None = None

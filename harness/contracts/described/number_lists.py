@@ -18,7 +18,7 @@ PIECES = 32  # a list is made simpler by so many pieces at most
 
 
 def numbers_of(text: str) -> Numbers:
-    """The list that `text_of` tells. ValueError for another text."""
+    """The list that `text` tells. ValueError for another text."""
     numbers: list[int] = []
     for run in text.split(","):
         number, _, count = run.partition("*")

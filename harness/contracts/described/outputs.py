@@ -26,7 +26,7 @@ def expected_output(
     """The output `name`, of format `format_name`, held to what its reference came to.
 
     `before`: the operand that it is written over. Elements that the reference leaves as they were keep its words, or the poison of
-    the launch (`recorded`). `exact`: the word that is nearest to the reference, and no other.
+    the launch (`run_record`). `exact`: the word that is nearest to the reference, and no other.
     """
     known = format_name in INTEGERS or format_name in FORMATS or format_name == "bool"  # else torch's own name: none of ours
     kind = kind_of(format_name) if known else ""

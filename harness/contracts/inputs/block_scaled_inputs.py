@@ -103,8 +103,8 @@ def _scales(regime: str, scale: str, shape: tuple[int, int], rng: np.random.Gene
 
 
 def _oppose(scales: np.ndarray, scale: str, large_blocks: np.ndarray) -> None:
-    """Make the scales (rows, blocks) of most lines ends of one kind in a block of K, in place: the largest where `large` (blocks,),
-    the smallest elsewhere, by `INSET` nearer to one. The other operand has it the other way, so that results stay representable."""
+    """Make the scales (rows, blocks) of most lines ends of one kind in a block of K, in place: the largest where `large_blocks`
+    (blocks,), the smallest elsewhere, by `INSET` nearer to one. The other operand has it the other way: results stay finite."""
     last = FORMATS[scale].largest_code
     low = np.where(scales > 3, last - scales, scales)  # (rows, blocks) 0..3 from either end
     inset = low + INSET[scale]  # (rows, blocks)

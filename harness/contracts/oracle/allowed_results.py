@@ -29,8 +29,8 @@ def allowed_output(
 ) -> ExpectedOutput:
     """Results (M, N) in `out` of sums of products of `left` (M, K) and `right` (K, N), float64.
 
-    `inconclusive` (M, N): where more is open than the sums say. `activation`: leaky_relu before the store. `disputed` (M, N): where
-    machines do not agree what the operands are worth, so that the mathematics is not known either."""
+    `inconclusive` (M, N): where more is open than the sums say. `activation`: leaky_relu before the store. `disputed_mask` (M, N):
+    where    machines do not agree what the operands are worth, so that the mathematics is not known either."""
     stored_sums = sums.activate() if activation else sums
     low, high, or_nan = stored_sums.words(FORMATS[out])  # (M, N) each
     with np.errstate(invalid="ignore"):  # NaN and infinities pass through, and are expected as they are
@@ -57,7 +57,7 @@ def allowed_output(
 def _own_rounding(sums: np.ndarray, out: Format, activation: bool, disputed_mask: np.ndarray | None) -> np.ndarray:
     """(M, N): what float64 itself rounds of `sums` (M, N), which are exact to one unit of their last place, and of an activation.
 
-    inf where nothing is known: where `disputed`, and beyond the ends of a format of 8 bits, at which a kernel may clamp."""
+    inf where nothing is known: where `disputed_mask`, and beyond the ends of a format of 8 bits, at which a kernel may clamp."""
     magnitude = np.abs(np.where(np.isfinite(sums), sums, 0.0))  # (M, N)
     error = 4 * np.spacing(magnitude + 1.0) if activation else np.spacing(magnitude)  # (M, N); of y = x + 1, and of 0.01 y
     clamped = (magnitude > out.largest) & (out.width <= 8)  # (M, N)

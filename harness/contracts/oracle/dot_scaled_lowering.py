@@ -27,8 +27,8 @@ _KINDS = {("e2m1", "e2m1", "e8m0"): "mxf4", ("e2m1", "e2m1", "ue4m3"): "mxf4nvf4
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledPlan:
-    """One ascending chain from zero over all of K. `widened`: the scales are multiplied in before `rule`, in bf16. `chain`: the
-    instructions one after another, on AMD."""
+    """One ascending chain from zero over all of K. `has_widened_scales`: the scales are multiplied in before `rule`, in bf16.
+    `chain`: the instructions one after another, on AMD."""
 
     rule: Instruction
     a: str

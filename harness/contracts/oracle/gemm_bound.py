@@ -51,8 +51,8 @@ def bounded_product(
     atomics: int = 0,
 ) -> ExpectedOutput:
     """What any kernel must give for `problem` (m, n, k, dtype, out, activation): a (M, K), b (K, N) codes in `problem.dtype`, `c`
-    (M, N) fp32 words that are added before, among or after the products; `name` of the output; `launched`: by which instructions;
-    `atomics`: how many parts of a sum fp32 atomics of global memory add, to which subnormal operands and results are zero.
+    (M, N) fp32 words that are added before, among or after the products; `name` of the output; `launched_kinds`: by which
+    instructions; `atomics`: how many parts of a sum fp32 atomics add, to which subnormal operands and results are zero.
 
     Float operands: words from a lowest to a highest. int8: words, since integers are exact."""
     shape = (problem.m, problem.n)
@@ -117,7 +117,7 @@ def _may_overflow(left: np.ndarray, right: np.ndarray, added: np.ndarray | None)
 def instructions(arch: str, dtype: str, launched_kinds: LaunchedInstructions = frozenset()) -> list[Instruction]:
     """The instructions into fp32 that may have multiplied operands in `dtype` on `arch`: of all that hold them exactly (fp32: tf32)
     those that were launched. All of them where nothing is known of the launch, or nothing launched is among them; of a chip that is
-    not modelled the weakest ones that any chip has (`chosen`)."""
+    not modelled the weakest ones that any chip has (`choose_instructions`)."""
     fmt = FORMATS[dtype]
     candidates = [
         rule
@@ -173,7 +173,7 @@ def of_arch(arch: str) -> list[Instruction]:
 
 
 def choose_instructions(candidates: list[Instruction], arch: str, launched_kinds: LaunchedInstructions) -> list[Instruction]:
-    """Those of `able` that were launched; none where only fp32 multiply-adds were.
+    """Those of `candidates` that were launched; none where only fp32 multiply-adds were.
 
     On a chip that is not modelled, what was launched tells the operands alone: an instruction there may be as weak as any known one
     that takes them, of whatever family. Of each weakness one stands for all."""

@@ -50,8 +50,8 @@ def reference_of(function: Callable, examples: Sequence[torch.Tensor]) -> Callab
 
 
 def gradients_of(function: Callable, operands: int, wanted_places: Sequence[int]) -> Callable:
-    """The function `(*operands, *upstream gradients) -> gradients` of `function`, of the operands whose places are in `wanted`.
-    `operands`: how many it takes; the upstream gradients are one for each output, in its shape."""
+    """The function `(*operands, *upstream gradients) -> gradients` of `function`, of the operands whose places are in
+    `wanted_places`. `operands`: how many it takes; the upstream gradients are one for each output, in its shape."""
 
     def gradients(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
         inputs, upstream = given[:operands], given[operands:]

@@ -36,8 +36,8 @@ class AsyncCopies:
         displaced_lanes: np.ndarray | None = None,
         to_lds: bool = False,
     ) -> None:
-        """cp.async, or AMD's load `to_lds`: addresses are checked at issue, the source is read at landing. `undefined`: where the
-        mask is False, by the language, whatever the instruction writes there; and what is copied from `elsewhere`."""
+        """cp.async, or AMD's load `to_lds`: addresses are checked at issue, the source is read at landing. `leaves_undefined`:
+        where the mask is False, by the language, whatever the instruction writes there; and what `displaced_lanes` copy."""
         kind = LOAD_TO_LDS if to_lds else CP_ASYNC
         zero, agent = np.zeros((), view.dtype), self.cta.agent
         self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY, kind.proxy)

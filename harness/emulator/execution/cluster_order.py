@@ -32,8 +32,8 @@ def reach(ctas: int, copies: int) -> int:
 
 @dataclass(eq=False)
 class Use:
-    """`op` read or wrote `view`, and partition `agent` knows that it is over in its own CTA. `known`: by partition, of which
-    others. `met`: it wrote, and the CTAs have met since at a relaxed barrier that the compiler inserts for an mbarrier."""
+    """`op` read or wrote `view`, and partition `agent` knows that it is over in its own CTA. `known_agents`: by partition, of
+    which others. `is_met`: it wrote, and the CTAs have met since at a relaxed barrier that the compiler inserts for an mbarrier."""
 
     op: Operation
     view: View

@@ -133,7 +133,7 @@ class Cta:
         self.launch.memory.order.meet(self.state.agent)
 
     def meet_cluster(self, op: Operation, *, is_relaxed: bool, is_inserted: bool) -> None:
-        """barrier.cluster: the threads of all CTAs of the cluster meet. `inserted`: by the compiler."""
+        """barrier.cluster: the threads of all CTAs of the cluster meet. `is_inserted`: by the compiler."""
         if len(self.flights.agents) > 1:
             raise EmulatedFault(
                 "deadlock",

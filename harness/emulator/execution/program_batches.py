@@ -153,7 +153,7 @@ def _programs(batch: Batch, offsets: np.ndarray | slice, inside: np.ndarray | No
 
 
 class Batch:
-    """The programs that run together: what the code of a batch calls `m`."""
+    """The programs that run together: what the code of a batch calls ``m``."""
 
     place = "a batch"
     pointer: Any = None  # of the access that is made, where it differs by program

@@ -124,8 +124,8 @@ class TensorCore:
     ) -> None:
         """tcgen05.mma, and the commit behind it: operands are read, and the accumulator written, until a barrier it signals is
         waited for. The pipe hands the accumulator from one to the next in order. In a cluster a signal
-        is `count` arrivals, and tells that the product is `over` in as many CTAs. `pair`: it reads the operands of two. `bound`
-        as of `wgmma`."""
+        is `count` arrivals, and tells that the product is over in the CTAs of `scope`. `pair`: it reads the operands of two.
+        `bound` as of `wgmma`."""
         if pair:
             for view in (a, b):
                 self.cta.cluster.hold(op, view, writes=False, needs=PAIR)
@@ -235,7 +235,7 @@ class TensorCore:
         self.flights.issue(flight, land)
 
     def commit(self, op: Operation, barrier: View, count: int = 1, scope: int = OWN) -> None:
-        """tcgen05.commit: an arrival when everything before it in the pipe has completed; `count` and `over` as of `mma`."""
+        """tcgen05.commit: an arrival when everything before it in the pipe has completed; `count` and `scope` as of `mma`."""
         self.mbarriers.barrier_at(op, barrier)
         flight = self.onchip.begin(op, TCGEN05_COMMIT, barriers=(barrier.offset,))
 

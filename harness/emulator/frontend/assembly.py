@@ -1,7 +1,7 @@
 """From a tile program to the PTX and the machine code that the real compiler makes of it, each instruction under the line of the
 tile program that it came from.
 
-`compiling` stops the compiler at the tile program, because that is what is executed. Some things are decided only further down:
+`stop_compiler` stops the compiler at the tile program, because that is what is executed. Some things are decided only further down:
 LLVM contracts a product and a sum to one fused multiply-add, and so does ptxas. Here the rest of Triton's own `make_llir` and
 `make_ptx` is run on the text of a tile program. It takes 15 ms for a small one, up to a second for a matrix product of 128 x 128
 with an epilogue, and is asked for only where a decision is open.

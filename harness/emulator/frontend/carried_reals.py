@@ -101,7 +101,7 @@ class CarriedReals(RegionDepth):
         return self.t.value(f"{name}~real") if name in self.carried else None
 
     def reals_of(self, op: Operation) -> tuple[Any, ...]:
-        """`of` each operand of `op`."""
+        """`real_of` each operand of `op`."""
         return tuple(map(self.real_of, op.operands))
 
     def hold(self, op: Operation, found: object) -> None:
@@ -150,7 +150,7 @@ class CarriedReals(RegionDepth):
         return [self.real_of(name) for name in names if self.holds(name)]
 
     def result_variables(self, names: Iterable[str]) -> list[Any]:
-        """The variables for what `returned` gives, of the results `names`."""
+        """The variables for what a function or a region returns, of the results `names`."""
         return [self.real_of(name) if name in self.carried else self.t.name("nothing") for name in names if self.holds(name)]
 
     def hand_over(self, arguments: Iterable[str], given: Iterable[str]) -> None:

@@ -127,7 +127,7 @@ def _joined_by_ptxas(text: str, capability: int) -> bool:
 
 @lru_cache(maxsize=512)
 def takes_product(operation: Operation, operand_number: int, arch: str) -> bool:
-    """Whether the compiler contracts a product, when it is operand `which` of `operation`, with a sum at the beginning of that."""
+    """Whether the compiler contracts a product, as operand `operand_number` of `operation`, with a sum at the beginning of that."""
     element = operation.operands[operand_number]
     factors = (f"%{operand_number}", f"%{len(operation.operands)}")
     lines = re.sub(rf"%{operand_number}\b", "%product", operation.lines)

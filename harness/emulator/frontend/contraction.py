@@ -265,7 +265,7 @@ def fates(text: str, program: Program) -> dict[int, Fate]:
 
 
 def fates_of(instructions: list[Instruction], program: Program) -> dict[int, Fate]:
-    """As `fates`, of the instructions `listed`."""
+    """As `fates`, of the `instructions` given."""
     definitions: Definitions = {}
     for instruction in instructions:
         for name in instruction.writes:

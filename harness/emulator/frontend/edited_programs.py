@@ -24,8 +24,8 @@ Widths = Callable[[Program], dict[int, Access] | None]
 
 @dataclass(frozen=True)
 class EditedProgram:
-    """The text of a changed program; `came_from` has for each line of it that of the right one. `floats`: what the compiler makes
-    of sums may be something else."""
+    """The text of a changed program; `original_lines` has for each line of it that of the right one. `floats`: what the compiler
+    makes of sums may be something else."""
 
     text: str
     original_lines: tuple[int, ...]

@@ -34,8 +34,8 @@ from bitverdict.harness.emulator.frontend.value_numbers import PRIME, NumberedSu
 @dataclass(frozen=True)
 class FoldSums:
     """Of one reduction or scan, by register of its operand: whether the sum that register first goes into takes in its product
-    (`first`), and whether the sum that puts what stands before it in front of it does (`later`, of a scan). `open`: why this is
-    not known, empty where it is."""
+    (`first_sums`), and whether the sum that puts what stands before it in front of it does (`later_sums`, of a scan). `open`: why
+    this is not known, empty where it is."""
 
     first_sums: tuple[bool, ...] = ()
     later_sums: tuple[bool, ...] = ()

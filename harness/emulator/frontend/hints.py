@@ -44,8 +44,8 @@ class FalseHint:
 
 @dataclass(frozen=True)
 class Hint:
-    """One promise about the value of an operation: `name` of `WRITTEN_AS`, one number an axis. `size`: bytes between neighbouring
-    addresses, 0 where the value is no address but an integer."""
+    """One promise about the value of an operation: `name` of `HINT_FUNCTIONS`, one number an axis. `size`: bytes between
+    neighbouring addresses, 0 where the value is no address but an integer."""
 
     name: str
     values: tuple[int, ...]
@@ -151,8 +151,8 @@ def check(
     is_followed: bool = False,
 ) -> np.ndarray | None:
     """Hold the vectors of one access to its elements: `size` bytes each, at `pointer` (any shape), where `mask` (that shape).
-    `promises` are the operations (by line) and arguments that its addresses come of, None for any. `followed`: elements that a load
-    takes from elsewhere, or leaves out, are a failure where they reach something: which they are, in the shape of `pointer`."""
+    `promises` are the operations (by line) and arguments that its addresses come of, None for any. `is_followed`: elements that a
+    load takes from elsewhere, or leaves out, fail where they reach something: which they are, in the shape of `pointer`."""
     count, vector_size = access.run // size, access.width // size
     along = np.moveaxis(pointer, access.axis, -1)
     addresses = along.reshape(-1, count)  # (runs, count)

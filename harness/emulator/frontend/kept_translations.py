@@ -158,7 +158,7 @@ _FILES = {"load", "save", "savez", "savez_compressed", "savetxt", "loadtxt", "ge
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """What an entry names, where it may name it. `_NotWritten` for anything else."""
+        """What an entry names, where it may name it. `_Unpicklable` for anything else."""
         if not (f"{module}.".startswith(_OURS) or module in _PICKLABLE_NAMES or module == "numpy" or module.startswith("numpy.")):
             raise _Unpicklable(f"{module}.{name}")
         thing = super().find_class(module, name)

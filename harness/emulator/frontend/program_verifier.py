@@ -3,7 +3,7 @@
 A candidate hands over text. What the translation and the execution take for granted is checked here: the characters, the structure
 (a terminator ends each block, a branch leads to a block and gives what that takes, calls end), the values (each is defined once,
 before it is used, and has the type that its uses say), sizes, and the limits of the target. What an operation means with its
-operands is checked by the compiler's own verifier where programs are not trusted (`untrusted`), and by the lowerings.
+operands is checked by the compiler's own verifier where programs are not trusted (sealed runs), and by the lowerings.
 
 The text counts as the launcher's: what is wrong with it is the outcome "refused", or "out of resources", and never an error.
 """

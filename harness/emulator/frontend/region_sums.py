@@ -35,7 +35,7 @@ _DIRECT = (*_SUMS, "arith.mulf")  # operations that become one of the dialect, o
 
 @dataclass
 class _Combination:
-    """What the region became once: the kinds of its two sides, what these are (`Places`), and its sums by line."""
+    """What the region became once: the kinds of its two sides, what these are (`_Places`), and its sums by line."""
 
     pair: str
     place: tuple[int, int, int] | None

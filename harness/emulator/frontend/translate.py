@@ -59,7 +59,7 @@ class TranslatedProgram:
     widest: int = 1  # elements of the largest tensor of a program
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to disk (`kept_translations`): all but what `started` makes."""
+        """What goes to disk (`kept_translations`): all but what `load_code` makes."""
         return {name: value for name, value in self.__dict__.items() if name not in ("entry", "code", "batch")}
 
     def operation_at_error(self, error: BaseException) -> Operation | None:

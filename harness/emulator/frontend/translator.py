@@ -318,7 +318,7 @@ class Translator(Writer):
         return Code(f"{name}({', '.join(['m', *([parts] if parts else [])])})")
 
     def handed_out(self, names: Iterable[str]) -> Any:
-        """What a function or a region returns for the values `names`, with commas between; `received` takes it."""
+        """What a function or a region returns for the values `names`, with commas between; `result_targets` take it."""
         found = list(names)
         return self._append_values(self.values(found), [] if self.reals is None else self.reals.return_reals(found))
 

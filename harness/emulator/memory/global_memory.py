@@ -31,7 +31,7 @@ GUARD_BYTES = 1 << 16  # on each side of an operand on the host; a multiple of 5
 @dataclass(eq=False)
 class Region:
     """One storage that the launch was given. Bytes `low`..`high` of it are reachable through its tensors' sizes and strides;
-    `allowed` says which of them are, where that is not all."""
+    `allowed_bytes` says which of them are, where that is not all."""
 
     base: int
     raw: np.ndarray  # (bytes,) uint8
@@ -59,7 +59,7 @@ class Region:
         return None if self.shadow is None else self.shadow.take(places, size)
 
     def carry(self, places: slice | np.ndarray, size: int, shadow_words: ShadowWords | None) -> None:
-        """The words of `size` bytes at `places` (their numbers) have the real values `carried` now; None: they are exact."""
+        """The words of `size` bytes at `places` (their numbers) have the real values `shadow_words` now; None: they are exact."""
         if self.shadow is None:
             if shadow_words is None:
                 return
@@ -71,7 +71,7 @@ class Region:
 
 @dataclass(eq=False)
 class BulkLanding:
-    """Where a bulk store in flight will write in one storage; `earlier` (places,) are events of others that only equal words
+    """Where a bulk store in flight will write in one storage; `earlier_events` (places,) are events of others that only equal words
     forgive."""
 
     region: Region
@@ -381,7 +381,7 @@ class GlobalMemory:
         agent: Agent,
         shadow_words: ShadowWords | None = None,
     ) -> None:
-        """`values` to `addresses`; `carried`, of their shape, are their real values. A race: two lanes of one store, or two
+        """`values` to `addresses`; `shadow_words`, of their shape, are their real values. A race: two lanes of one store, or two
         programs, leave different values at one address."""
         size = values.dtype.itemsize
         words = values.view(UNSIGNED_TYPES[size])
@@ -445,8 +445,8 @@ class GlobalMemory:
         agent: Agent,
         shadow_words: ShadowWords | None,
     ) -> None:
-        """The bulk store has come: `values` (of the shape of its addresses) with the real values `carried`, one of `rows` (indices
-        of the first axis) after another. Where another program wrote other words it is a race."""
+        """The bulk store has come: `values` (of the shape of its addresses) with the real values `shadow_words`, one of `rows`
+        (indices of the first axis) after another. Where another program wrote other words it is a race."""
         size = values.dtype.itemsize
         words = values.view(UNSIGNED_TYPES[size])
         for one_landing in landings:

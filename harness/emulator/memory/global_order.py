@@ -742,7 +742,7 @@ def _past(verb: str) -> str:
 
 
 def _elements_at(earlier: Access, wanted_places: np.ndarray) -> np.ndarray:
-    """The element by which `earlier` touched each place `wanted`: the first of several."""
+    """The element by which `earlier` touched each of `wanted_places`: the first of several."""
     places, elements = earlier.places, earlier.elements()
     places = places if earlier.inside is None else places[earlier.inside]
     if np.array_equal(places, wanted_places) and (places[1:] > places[:-1]).all():

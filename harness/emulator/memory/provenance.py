@@ -2,7 +2,7 @@
 
 Beside each storage lies one number a byte, of its *origin*. A launch marks what it stores (`OriginProbe`), operations of torch on
 tensors of the GPU move the numbers or give new ones (`emulator.provenance_tensors`). Origins of which nobody computed a value have
-the numbers below `COMPUTED`, so that one comparison finds what torch or the host computed.
+the numbers below `LOWEST_COMPUTED`, so that one comparison finds what torch or the host computed.
 """
 
 from __future__ import annotations

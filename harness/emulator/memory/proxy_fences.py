@@ -63,7 +63,7 @@ class ProxyVisibility:
     A partition knows what it did itself, and what it has acquired. A release (an arrival on an mbarrier) makes known what came
     before it to each partition that acquires it (a wait for the phase that it completes). A fence of the compiler's orders as the
     author's does, and an advice in `notes` names the access. Between a generic access and an async write of one partition the
-    compiler inserts the fence, whose absence is a race (`Unfenced`): scratch memory of an operation counts, and no advice is given.
+    compiler inserts the fence, whose absence is a race (`UnfencedAccesses`): scratch memory of an operation counts; no advice.
     """
 
     def __init__(self, size: int, notes: set[Note]) -> None:
@@ -94,7 +94,7 @@ class ProxyVisibility:
         self.reads[place] = view, GenericAccess(op, agent.number, agent.epoch)
 
     def proxy_fence(self, agent: Agent, *, by_author: bool, is_alone: bool) -> None:
-        """`agent` executes fence.proxy.async. `alone`: there is no other partition, so that it knows of all."""
+        """`agent` executes fence.proxy.async. `is_alone`: there is no other partition, so that it knows of all."""
         self.of_one.fence()
         for _, read in self.reads.values():
             read.fence(agent, by_author=by_author)

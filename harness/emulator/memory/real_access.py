@@ -1,8 +1,8 @@
 """Real values on their way between the variables of generated code and memory, in one launch.
 
 Generated code gives the real value of what the next operation writes (`give`), and that operation takes it to where it writes
-(`take`). What an operation read it leaves in `found`, and generated code asks for it behind the operation (`got`). Between two such
-lines nothing else of the launch runs.
+(`take`). What an operation read it leaves in `found`, and generated code asks for it behind the operation (`real_of_last_read`).
+Between two such lines nothing else of the launch runs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class RealAccess:
         return hanging if hanging.any() else None
 
     def real_of_last_read(self, op: Operation, words: Any, element: str) -> Real | Taint:
-        """`got` of what `op` has just read."""
+        """`read_real` of what `op` has just read."""
         found, self.read_words = self.read_words, None
         return self.read_real(op, found, words, element)
 

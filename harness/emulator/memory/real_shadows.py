@@ -4,8 +4,8 @@ A `Shadow` lies beside the bytes of one memory: a storage of global memory, shar
 knows whether it belongs to a computed word, and of which type; for each such word the real value and its running error. A write
 of what is exact takes the marks away. So what is not marked is exact: its real value is that of the word in the type it is read by.
 
-`Moved` is what a copy carries: the real values of some words in transit. A word that is read by another type than it was computed
-in has a real value only where it is exact.
+`ShadowWords` are what a copy carries: the real values of some words in transit. A word that is read by another type than it was
+computed in has a real value only where it is exact.
 """
 
 from __future__ import annotations

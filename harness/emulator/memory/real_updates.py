@@ -46,7 +46,7 @@ class RealUpdate:
         new_words: np.ndarray,
         wrote: np.ndarray | None = None,
     ) -> ShadowWords | None:
-        """What is there once `lanes` combined the words `given` with `old`, whose real values were `there`. Where not `wrote`
+        """What is there once `lanes` combined `new_words` with `old_words`, whose real values were `old_shadow`. Where not `wrote`
         (None: everywhere) nothing was changed, because another word than expected was there. None: it is exact."""
         self.read(old_shadow, lanes)
         mine = None if self.given is None else self.given[lanes]

@@ -73,7 +73,7 @@ class Descriptor:
         self, starts: Sequence[int], shifts: Sequence[int], count: int, channels: int
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """(addresses, which lie inside or None for all), both (count, channels), of `count` pixels from `starts` on, innermost axis
-        fastest, each `moved` by as many elements along the spatial axes (PTX ISA, tensor im2col mode)."""
+        fastest, each moved by `shifts`, as many elements along the spatial axes (PTX ISA, tensor im2col mode)."""
         assert self.pixels is not None
         box, position = self.pixels, list(starts[:-1])
         ends = [size - 1 + upper for size, upper in zip(self.shape[1:-1], box.upper, strict=True)]

@@ -224,8 +224,8 @@ def _read(address: np.ndarray, mask: TileValue | None) -> np.ndarray:
 
 
 def _addresses(m: Cta, op: Operation, known: Enclosure, lanes: np.ndarray | None, dtype: np.dtype) -> Iterator[np.ndarray]:
-    """Each address that a load may take, where `chosen`. NotModelled where no tensor of the launch reaches one, or the launch may
-    write it: whether that is a fault, or which word lies there, hangs on the choice."""
+    """Each address that a load may take, where the index is open. NotModelled where no tensor of the launch reaches one, or the
+    launch may write it: whether that is a fault, or which word lies there, hangs on the choice."""
     size, low, high = max(dtype.itemsize, 1), *(np.atleast_1d(end) for end in (known.low, known.high))
     if lanes is not None:
         low, high = np.where(lanes, low, 0), np.where(lanes, high, 0)

@@ -66,8 +66,8 @@ def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, saturates: b
 def partial_product(
     arch: str, formats: tuple[str, str, str], a: np.ndarray, b: np.ndarray, c: np.ndarray, most_products: int
 ) -> np.ndarray:
-    """fp8 wgmma that may accumulate only `most` products at low precision: chains of that length from zero, each then added to the
-    accumulator by an fp32 add (nearest even), as `WGMMA.cpp` does. One chain on `c` when `most` exceeds K."""
+    """fp8 wgmma that may accumulate only `most_products` products at low precision: chains of that length from zero, each then
+    added to the accumulator by an fp32 add (nearest even), as `WGMMA.cpp` does. One chain on `c` when `most_products` exceeds K."""
     k = a.shape[-1]
     if most_products > k:
         return product(arch, "wgmma", formats, a, b, c)

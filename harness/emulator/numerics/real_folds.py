@@ -31,7 +31,7 @@ def prefix_extremes(real: Real, axis: int, ufunc: np.ufunc, reverse: bool) -> Re
 
 
 def prefix_sums(real: Real, axis: int, reverse: bool) -> Real:
-    """As `summed`, of each prefix."""
+    """The sum of each prefix along `axis`."""
     value = _run_from_end(real.value, axis, reverse, np.add.accumulate)
     magnitude = _run_from_end(np.abs(real.value), axis, reverse, np.add.accumulate)
     if real.error is None and exactly(magnitude, grid(real.value)):

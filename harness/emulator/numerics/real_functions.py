@@ -37,8 +37,8 @@ Spread = Callable[[Any, Any, Any], Any]  # (value, argument, its error) -> by ho
 def _function(
     f: Callable[..., Any], spread: Spread, near_pole: Callable[[Any, Any], Any] | None = None, *, fades: bool = False
 ) -> Callable[[Real], Real]:
-    """`f` as a function of Reals. `near` (argument, error): where the argument may lie on both sides of a pole or an end. `fades`:
-    its zeros are underflow, but that of an infinity."""
+    """`f` as a function of Reals. `near_pole` (argument, error): where the argument may lie on both sides of a pole or an end.
+    `fades`: its zeros are underflow, but that of an infinity."""
 
     def run(a: Real) -> Real:
         value = f(a.value)

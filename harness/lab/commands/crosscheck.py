@@ -1,4 +1,4 @@
-"""``bitverdict crosscheck``: hardware, plan and emulation on the same cases, and how far agreement could have failed."""
+"""``bitverdict lab crosscheck``: hardware, plan and emulation on the same cases, and how far agreement could have failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bitverdict large``: products of up to 8192^3 and beyond on a GPU, held bit for bit to the plan at chosen elements."""
+"""``bitverdict lab large``: products of up to 8192^3 and beyond on a GPU, held bit for bit to the plan at chosen elements."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in paths:
         print(f"written: {path}")
     print("\nIt computes 0.1 A + B. Judge it, compile it and test it, then change it and do so again:\n")
-    for command in (f"bitverdict run {name}", f"bitverdict compile {name}"):
+    for command in (f"bitverdict run {name}", f"bitverdict lab compile {name}"):
         print(f"    {command}")
     print(f"    bitverdict lab pages && python -m tests.support.kernel_tests {name}")
     print(f"\nWith the kernel change its contract, its mutants and its rows in {COMPILE_TABLE}.")

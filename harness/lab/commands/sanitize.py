@@ -1,4 +1,4 @@
-"""``bitverdict sanitize STEM``: cases under iisan, consan, fpsan and compute-sanitizer, beside the bare launch."""
+"""``bitverdict lab sanitize STEM``: cases under iisan, consan, fpsan and compute-sanitizer, beside the bare launch."""
 
 from __future__ import annotations
 

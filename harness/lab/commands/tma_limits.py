@@ -1,4 +1,4 @@
-"""``bitverdict tma-limits``: where the legality of TMA operations ends, by rule, compiler, emulation, iisan and hardware."""
+"""``bitverdict lab tma-limits``: where the legality of TMA operations ends, by rule, compiler, emulation, iisan and hardware."""
 
 from __future__ import annotations
 

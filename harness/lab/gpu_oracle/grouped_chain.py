@@ -29,7 +29,7 @@ NAN_SCALE = gl.constexpr(-(1 << 15))  # what stands in the exponent of a scale t
 
 @dataclass(frozen=True)
 class GroupedSide:
-    """One side: what `grouped` makes of codes and scales, filled up to whole blocks and tiles."""
+    """One side: what `group_side` makes of codes and scales, filled up to whole blocks and tiles."""
 
     elements: torch.Tensor  # (K', L') int8: halves above bit 2, the exponent field 0..2 in bits 1..0
     scales: torch.Tensor  # (K' / 16, L') int32: the exponent above bit 15, the significand below

@@ -4,12 +4,12 @@ Rule: a file holds everything needed to repeat it on any GPU of that kind: opera
 source that issued it (by digest), compiler, driver, date and data seed. Before a word is kept, the same library must give exact
 small-integer products and the same word from two placements in the instruction's tile.
 
-    bitverdict record --out DIRECTORY                    words of each instruction it has, an archive of them
-    bitverdict record --out DIRECTORY --kernel matmul    words of a kernel's first cases instead (needs torch and Triton)
-    bitverdict record --send FILE.npz                    one file of this GPU's words, to send (docs/sending_words.md)
-    bitverdict record --take FILE.npz                    check a file that was sent, and hold the model to it
-    bitverdict record --dry-run                          make the operands only; needs no GPU
-    bitverdict record --repeat DIRECTORY                 run kept operands again and compare with the kept words
+    bitverdict lab record --out DIRECTORY                    words of each instruction it has, an archive of them
+    bitverdict lab record --out DIRECTORY --kernel matmul    words of a kernel's first cases instead (needs torch and Triton)
+    bitverdict lab record --send FILE.npz                    one file of this GPU's words, to send (docs/sending_words.md)
+    bitverdict lab record --take FILE.npz                    check a file that was sent, and hold the model to it
+    bitverdict lab record --dry-run                          make the operands only; needs no GPU
+    bitverdict lab record --repeat DIRECTORY                 run kept operands again and compare with the kept words
 
 Layout of a file: `tests/hardware_words/README.md`.
 """
@@ -111,7 +111,7 @@ def write(out: Path, gpu: str, jobs: list[Job]) -> int:
 
 def send(path: Path, library: Path | None, target_name: str, data_seed: int) -> int:
     """Write one file to send. Returns the number of probes that could not be recorded. An emulated target's file is the model's."""
-    command = f"bitverdict record --send {path.name} --target {target_name} --data-seed {data_seed}"
+    command = f"bitverdict lab record --send {path.name} --target {target_name} --data-seed {data_seed}"
     recorded_parts: dict[str, tuple[dict, dict[str, np.ndarray]]] = {}
     failures = 0
     if target_name.startswith("emulated:"):
@@ -248,7 +248,7 @@ def _machine(library: Path | None) -> tuple[Machine, Device]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``record``, for ``bitverdict record`` too."""
+    """The arguments of ``record``, for ``bitverdict lab record`` too."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, help="folder to write the words to")
     what.add_argument("--send", type=Path, metavar="FILE", help="write one file of this GPU's words, to send")

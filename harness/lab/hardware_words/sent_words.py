@@ -1,7 +1,7 @@
 """One file of hardware words that a contributor sends: written whole or not at all, refused where it is not what was written.
 
-Rule: a file is what `bitverdict record --send FILE.npz` wrote, on a GPU. A digest over every array and every line of `meta` finds
-damage and edits. It is no signature: who computes it anew can write any word. Layout: docs/sending_words.md.
+Rule: a file is what `bitverdict lab record --send FILE.npz` wrote, on a GPU. A digest over every array and every line of `meta`
+finds damage and edits. It is no signature: who computes it anew can write any word. Layout: docs/sending_words.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bitverdict.reference.tensor_core import Instruction, elements, instruction
 FORM, VERSION = "bitverdict sent words", 1
 HARDWARE, MODEL = "hardware", "model"
 FIELDS = ("form", "version", "made_by", "gpu", "arch", "driver", "compiler", "versions", "date", "command", "data_seed", "parts")
-REMEDY = "ask the sender for the file as `bitverdict record --send FILE.npz` wrote it"
+REMEDY = "ask the sender for the file as `bitverdict lab record --send FILE.npz` wrote it"
 Part = dict[str, np.ndarray]  # a, b [R, steps * K], c32, d32, c16, d16 [R] words
 
 
@@ -166,7 +166,7 @@ def take(path: Path) -> SentFile:
     if sent_file.about["made_by"] != HARDWARE:
         raise RefusedFileError(
             f"{path}: made by {sent_file.about['made_by']!r} ({sent_file.about['gpu']}); evidence is made by {HARDWARE!r}; "
-            "run `bitverdict record --send FILE.npz` on the GPU itself"
+            "run `bitverdict lab record --send FILE.npz` on the GPU itself"
         )
     return sent_file
 

@@ -284,7 +284,7 @@ def kind_of(p: Any) -> str:
 
 
 def _decide(row: Row, comparison: WordComparison, poison: int) -> None:
-    """Fill in what `came` comes to."""
+    """Fill in what `comparison` comes to."""
     row.words, row.differ = int(comparison.decided_mask.sum()), int(comparison.differs.sum())
     row.decision, row.outcome = Decision.PASS, str(Outcome.PASS)
     if not row.words:

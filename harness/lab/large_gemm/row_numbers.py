@@ -3,7 +3,7 @@
     out[scatter[i], :] = X[gather[i], :] W          i < L; as many rows of `out` as row numbers
 
 Both lists are permutations but for a few numbers outside. Such a gathered row is zeros, such a scattered row is written nowhere.
-As many rows of `out` are named by none, and keep what they held. So each place i stands for one row of `out` (`landing`).
+As many rows of `out` are named by none, and keep what they held. So each place i stands for one row of `out` (`landing_rows`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every kernel to the machine code of every GPU it is for, without a GPU: ``bitverdict compile [KERNEL ...]``.
+"""Every kernel to the machine code of every GPU it is for, without a GPU: ``bitverdict lab compile [KERNEL ...]``.
 
 Each row of `harness/lab/offline_compile/expectations.py` is launched under `harness/judge/offline_driver.py` and its
 code held against what it must and must not be. Rows are compiled in worker processes: a compiler that dies takes its worker and is
@@ -280,7 +280,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """``bitverdict compile`` without the rest of the command line. Status as `run`, 2 for usage."""
+    """``bitverdict lab compile`` without the rest of the command line. Status as `run`, 2 for usage."""
     parser = argparse.ArgumentParser(prog="bitverdict compile", description="Compile every kernel for every GPU it is for.")
     add_arguments(parser)
     arguments = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""What `bitverdict compile` compiles: kernel, case and architecture, and what must and must not be in the machine code.
+"""What `bitverdict lab compile` compiles: kernel, case and architecture, and what must and must not be in the machine code.
 
 Patterns are searched in the PTX (or the amdgcn assembly). A row whose refusal is expected names the layer that expects it and what
 it says: an architecture without the instruction must not compile to something else."""

@@ -38,7 +38,7 @@ def operands_of(rules: list[Instruction]) -> str:
 
 
 def table() -> str:
-    """A row for each chip, instruction and evidence, in the order of `EVERY_ONE`."""
+    """A row for each chip, instruction and evidence, in the order of `ALL_INSTRUCTIONS`."""
     order = list(dict.fromkeys(map(row_of, ALL_INSTRUCTIONS)))
     lines = ["| " + " | ".join(HEADS) + " |", "| " + " | ".join(["---"] * len(HEADS)) + " |"]
     for shared, rules in groupby(sorted(ALL_INSTRUCTIONS, key=lambda rule: order.index(row_of(rule))), key=row_of):

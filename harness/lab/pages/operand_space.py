@@ -3,7 +3,7 @@
 `python -m bitverdict.harness.lab.pages.operand_space [STEM ...] [--target T]` counts over the required cases that give a
 result. Exit status 0 where nothing required is missing, 1 where something is. Required are all codes of each 8-bit operand, and
 all pairs of two 8-bit factors, each met alone in a sum (`bitverdict.harness.contracts.inputs.all_codes`). Of the kernels in
-`CONVERTING` all codes of the 16-bit operands are. `bitverdict.harness.lab.pages.coverage` counts the block-scaled kernel's.
+`CONVERTING_KERNELS` all codes of the 16-bit operands are. `bitverdict.harness.lab.pages.coverage` counts the block-scaled kernel's.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _holder(row: Row) -> str:
         case "throughput":
             return f"`{holder['kernel']}` in {holder['dtype']}: [benchmarks.md](benchmarks.md)"
         case "large":
-            return f"`bitverdict large`: `{holder['kernel']}` in {', '.join(holder['formats'])}"
+            return f"`bitverdict lab large`: `{holder['kernel']}` in {', '.join(holder['formats'])}"
         case "mutant":
             return "; ".join(f"{named['name'] or named['kind']} (`{named['kernel']}`)" for named in _as_list(holder))
         case "test":

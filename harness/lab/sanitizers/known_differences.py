@@ -3,7 +3,7 @@ against what was printed, the compiler's program or its machine code.
 
     Explained(modes=..., said=..., there=..., case=..., message=..., why=...)
 
-The first of `EXPLAINED` that fits is the reason; a difference that none fits is shown as not explained, and a test fails.
+The first of `EXPLANATIONS` that fits is the reason; a difference that none fits is shown as not explained, and a test fails.
 """
 
 from __future__ import annotations

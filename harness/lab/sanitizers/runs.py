@@ -7,7 +7,7 @@
 What is not to be had on a target is `not run`, with the reason, never a pass. fpsan replaces floating point by arithmetic of its
 own in which the order of a sum is free: its words are no one's but its own, so they are not compared.
 
-    bitverdict sanitize STEM [--target cuda:0] [--mode iisan ...] [--cases N] [--together N]
+    bitverdict lab sanitize STEM [--target cuda:0] [--mode iisan ...] [--cases N] [--together N]
 """
 
 from __future__ import annotations

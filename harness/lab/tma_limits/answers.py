@@ -46,7 +46,7 @@ def by_rule(grid: list[Point], arch: str, *, iisan: bool) -> Answers:
 
 
 def by_launch(grid: list[Point], target: Target, mode: str, *, jobs: int, timeout: float = 30.0) -> Answers:
-    """Launch every point that `target` has the instruction for, in workers; the others answer `NOT_THERE`."""
+    """Launch every point that `target` has the instruction for, in workers; the others answer `NO_INSTRUCTION`."""
     from bitverdict.harness.workers.pool import WorkerPool
 
     here = [p for p in grid if has(p, target.arch, target.features)]

@@ -14,8 +14,8 @@ mkdir -p "$out"
 
 $python -m bitverdict.harness.lab.tma_limits.edges --json "$out/edges.json" 
 
-timeout 150 $python -m bitverdict tma-limits --hardware cuda:0 --jobs 14 --json "$out/tma_limits.json" 2>&1 | tee "$out/tma_limits.log"
+timeout 150 $python -m bitverdict lab tma-limits --hardware cuda:0 --jobs 14 --json "$out/tma_limits.json" 2>&1 | tee "$out/tma_limits.log"
 
-timeout 60 $python -m bitverdict sanitize bitverdict.harness.lab.tma_limits.contract:CONTRACT tests.faults.sanitizer_bait:CONTRACT \
+timeout 60 $python -m bitverdict lab sanitize bitverdict.harness.lab.tma_limits.contract:CONTRACT tests.faults.sanitizer_bait:CONTRACT \
     --target cuda:0 --cases 5 --timeout 30 --jobs 14 --json "$out/bait.json" 2>&1 | tee "$out/bait.log"
 true

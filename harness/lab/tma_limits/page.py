@@ -84,9 +84,9 @@ def _head(origins: list[dict]) -> Iterator[str]:
         "  first is looked for too early: a load brings wrong words, a store writes between the rows. The bytes that the two",
         "  stores touched (30 and 64 in the gaps) are those that this predicts. iisan asserts both.",
         "",
-        "Made by `bitverdict tma-limits --merge tests/hardware_words/tma_limits_h200.json --page docs/tma_limits.md`;",
+        "Made by `bitverdict lab tma-limits --merge tests/hardware_words/tma_limits_h200.json --page docs/tma_limits.md`;",
         "the merged file holds the hardware's answers, written on the GPU by",
-        "`bitverdict tma-limits --hardware cuda:0 --json FILE`.",
+        "`bitverdict lab tma-limits --hardware cuda:0 --json FILE`.",
         "",
     )
     for place, origin in enumerate(origins):

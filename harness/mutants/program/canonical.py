@@ -102,7 +102,7 @@ class Canonical:
         return self._region(function.blocks, values, known_count=len(function.blocks[0].arguments))
 
     def _region(self, blocks: list[Block], values: _Values, known_count: int = 0) -> str:
-        """The form of `blocks`; the `first` arguments of the first block are known already."""
+        """The form of `blocks`; the first `known_count` arguments of the first block are known already."""
         live = _live(blocks)
         live_arguments = {block.label: [i for i, (name, _) in enumerate(block.arguments) if name in live] for block in blocks}
         for number, block in enumerate(blocks):
@@ -235,7 +235,7 @@ _IDEMPOTENT = {"arith.andi", "arith.ori", "arith.minsi", "arith.maxsi", "arith.m
 
 
 def _keeps(name: str, place: int, kept_range: Range | None, other_range: Range | None) -> bool:
-    """Whether the operation `name` on `one`, its operand at `place`, and `other` gives `one` back, whatever the numbers are."""
+    """Whether the operation `name` gives back its operand at `place`, of `kept_range`, whatever the other, of `other_range`, is."""
     if kept_range is None or other_range is None:
         return False
     if name in ("arith.addi", "arith.ori", "arith.xori") or (

@@ -56,8 +56,8 @@ def _next_commit(block: Block, place: int) -> int | None:
 
 
 def _suffices(function: Function, first_commit: Operation, second: Operation) -> bool:
-    """Whether at least n commits lie between the latest `second` and each wait for all but n, on every way. `first` is none of
-    them."""
+    """Whether at least n commits lie between the latest `second` and each wait for all but n, on every way. `first_commit` is none
+    of    them."""
     limit = NO_WAIT + 1  # stands for every number above all waits', and for a way on which `second` is not passed
     counts_at_entry = {function.blocks[0].label: limit}
     stack = [function.blocks[0]]

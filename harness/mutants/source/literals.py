@@ -25,8 +25,8 @@ LITERALS = ("True", "False")
 
 @dataclass
 class LiteralDecisions:
-    """What the literals of one function decide. `dead`: statements and expressions that no call enters; `same`: texts that an
-    expression may be replaced with and nothing changes."""
+    """What the literals of one function decide. `dead`: statements and expressions that no call enters; `replacements`: texts that
+    an expression may be replaced with and nothing changes."""
 
     dead: set[cst.CSTNode] = field(default_factory=set)
     replacements: dict[cst.CSTNode, str] = field(default_factory=dict)

@@ -55,7 +55,7 @@ class Function:
 
 @dataclass(eq=False)
 class File:
-    """A file of the kernel, parsed. `shown`: its name in reports."""
+    """A file of the kernel, parsed. `report_name`: its name in reports."""
 
     path: Path
     report_name: str

@@ -60,7 +60,7 @@ class JudgedCase:
 
 @dataclass
 class JournalFindings:
-    """All of it. `unended`: journals of runs that did not come to their end. `statuses`: what the others ended with."""
+    """All of it. `unended_runs`: journals of runs that did not come to their end. `statuses`: what the others ended with."""
 
     judged: list[JudgedCase] = field(default_factory=list)
     findings: list[ClauseFinding] = field(default_factory=list)

@@ -38,7 +38,7 @@ class Examination:
 
 
 def requests_of(source: CaseSource, max_cases: int) -> list[ExaminationRequest]:
-    """At most `most` cases of `source`, of each kind one where it is 0. UsageError for a sealed launcher."""
+    """At most `max_cases` cases of `source`, of each kind one where it is 0. UsageError for a sealed launcher."""
     if source.is_sealed:
         raise UsageError(f"{source.name}: is sealed: equal calls of it are compared without --sealed alone")
     if source.unserved_reason:

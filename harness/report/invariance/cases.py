@@ -18,8 +18,8 @@ MOST_PRODUCTS = 1 << 23  # product of the sizes of a case
 
 
 def choose_cases(contract: Contract, cases: Sequence[Case], target: Target, max_cases: int = 0) -> list[Case]:
-    """Of `cases` the largest of each kind: configuration, types and layouts. `most`: so many, which cover the values of as many of
-    those as they can, and smaller ones where there are fewer kinds; 0 is for one of each kind."""
+    """Of `cases` the largest of each kind: configuration, types and layouts. `max_cases`: so many, which cover the values of as
+    many of those as they can, and smaller ones where there are fewer kinds; 0 is for one of each kind."""
     kinds: dict[tuple, Case] = {}
     legal = (case for case in cases if contract.expected_outcome(case, target).result and not is_far(case.problem))
     by_size = sorted((plain_case(case) for case in legal if _size(contract, case)), key=lambda case: -_size(contract, case))

@@ -155,7 +155,7 @@ def _whole_bytes(recorded: RecordedLaunch, pointer: Pointer, dtype: torch.dtype)
 
 
 def place_storage(storage: Storage, data: np.ndarray, device: str) -> torch.Tensor:
-    """(size,) uint8: `data` on `device`, at an address that is the recorded one modulo `PLACED`."""
+    """(size,) uint8: `data` on `device`, at an address that is the recorded one modulo `PLACE_MODULUS`."""
     room = torch.empty(storage.size + 2 * PLACE_MODULUS, dtype=torch.uint8, device=device)
     begin = (storage.begins - room.data_ptr()) % PLACE_MODULUS
     made = room[begin : begin + storage.size]

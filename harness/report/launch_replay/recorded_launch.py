@@ -48,7 +48,7 @@ class Storage:
 @dataclass(frozen=True)
 class EnclosedWords:
     """Words that the launch stored of which the emulator knows bounds: `offset` (n,) in a storage, `low` and `high` (n,) keys in
-    the order of the values (`emulator.numerics.enclosures.keys`), `size` (n,) bytes; `whole` (n,): whether they are integers."""
+    the order of the values (`emulator.numerics.enclosures.keys`), `size` (n,) bytes, `is_integer` (n,)."""
 
     storage: int
     offset: np.ndarray
@@ -72,7 +72,7 @@ class Kernel:
 @dataclass(frozen=True)
 class RecordedLaunch:
     """All that decides what the launch leaves in memory, but for the bytes themselves, which follow it: of each storage those
-    before, and those after where they are `changed`."""
+    before, and those after where the launch changes them."""
 
     task: str
     configuration: str

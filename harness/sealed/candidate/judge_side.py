@@ -155,7 +155,7 @@ def _answer(
 
 @dataclass
 class SealedCaseLauncher(RemoteLauncher):
-    """The launcher of a sealed case, for the judge. `afresh`: a process of the candidate that has served no call."""
+    """The launcher of a sealed case, for the judge. `fresh_process`: a process of the candidate that has served no call."""
 
     fresh_process: bool = False
     _case_record: tuple[Case, dict[str, Any]] | None = None

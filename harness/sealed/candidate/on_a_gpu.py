@@ -173,7 +173,7 @@ class _GpuState:
 
 
 def _describe_gpu_launcher(launcher: Any) -> dict[str, Any]:
-    """What the launcher says of itself, as `described` tells it of one that is asked from afar."""
+    """What the launcher says of itself, as `describe_launcher` tells it of one that is asked from afar."""
 
     class LauncherDescription:
         __name__ = getattr(launcher, "__name__", type(launcher).__name__)

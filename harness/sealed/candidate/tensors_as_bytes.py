@@ -74,7 +74,7 @@ class ValueEncoder:
 
 
 class ValueDecoder:
-    """Values that were sent, as they are here. WireError for anything that `Sent` makes of none.
+    """Values that were sent, as they are here. WireError for anything that `ValueEncoder` makes of none.
 
     `storages` are (bytes,) of uint8 each, `arrays` what came beside the record. `place` is what a device becomes. `objects` gives
     the object of a number."""

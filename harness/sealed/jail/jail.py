@@ -73,7 +73,7 @@ class Jail:
     """A zygote for one candidate. Start it early: it imports `preload` while others do their part.
 
     `folders` are what the candidate may read besides Python and the packages: where its file lies. `variables` are added to the
-    clean environment. `found` are the protections to use; None: all that this machine has. `address` names it to
+    clean environment. `machine_protections` are those to use; None: all that this machine has. `address` names it to
     `start_process`, in this process and in any other of this user. Without bubblewrap the same zygote runs as it is, and its
     processes are confined by what they do to themselves.
     """
@@ -150,7 +150,7 @@ class Jail:
 
 
 def clean_environment(scratch: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """What a confined process has: nothing of the run but `PASSED`, one thread a library, caches of its own in the scratch."""
+    """What a confined process has: nothing of the run but `PASSED_VARIABLES`, one thread a library, own caches in the scratch."""
     user_site = {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {}
     return {
         **{name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ},

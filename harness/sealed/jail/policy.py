@@ -15,13 +15,12 @@ class Policy:
     """The limits of one process. `name` is what a sentence about its end calls it.
 
     `memory` bounds what it adds to its address space, bytes; where `reserves` is set (a CUDA driver reserves hundreds of GiB) it
-    bounds private writable memory instead. A process that is `trusted` may lift that bound to reserve what it does not touch; the
-    memory that it holds is bounded by as much all the same. `file` and `scratch` bound one file and all files of the scratch
+    bounds private writable memory instead. A process that `may_lift_bounds` may lift that bound to reserve what it does not touch;
+    the memory that it holds is bounded by as much all the same. `file` and `scratch` bound one file and all files of the scratch
     directory, bytes. `processes` is how many it may start: 0 refuses to start any. `cpu` is a last resort behind the time limit of
     a case, seconds of the processor over the life of the process. `log` is how many bytes of what it prints are kept; the rest is
     counted. `devices` are files below ``/dev`` that it may use, by their beginnings, and `files` what their driver reads of the
-    system.
-    `beside` is how many processes it has before it confines itself: they are confined otherwise.
+    system. `earlier_processes` is how many processes it has before it confines itself: they are confined otherwise.
     """
 
     name: str

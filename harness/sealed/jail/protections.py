@@ -24,7 +24,7 @@ _TRIAL_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Protections:
-    """`held` are names of protections; `lacking` maps the name of one that this machine lacks to what gives it."""
+    """`names` are those of protections that this machine has; `remedies` maps the name of one that it lacks to what gives it."""
 
     names: tuple[str, ...]
     remedies: dict[str, str]

@@ -51,9 +51,9 @@ class Setting:
     """What a zygote's processes have in common. Goes through JSON.
 
     `preload` are modules that it imports once. `scratch` is the directory in which the processes may write. `seccomp` and
-    `landlock` say whether this machine has them; `bounded` whether the scratch directory is a file system with a size of its own.
-    `environment` replaces what the zygote has, where it is not empty. `trusted`: the function confines the process itself, with
-    the `Confinement` that it gets as the argument ``confinement``.
+    `landlock` say whether this machine has them; `bounded_scratch` whether the scratch directory is a file system with a size of
+    its own. `environment` replaces what the zygote has, where it is not empty. `confines_itself`: the function confines the process
+    itself, with the `Confinement` that it gets as the argument ``confinement``.
     """
 
     policy: Policy
@@ -95,7 +95,7 @@ class Confinement:
 
 @dataclass
 class _ConfinedChild:
-    """One process, as its zygote knows it. `greeting` is where it says that it is confined."""
+    """One process, as its zygote knows it. `greeting_pipe` is where it says that it is confined."""
 
     connection: socket.socket
     pid: int

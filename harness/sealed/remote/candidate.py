@@ -43,9 +43,9 @@ DescribeError = Callable[[BaseException], dict[str, Any]]
 def serve_candidate(channel: Channel, load: Load, describe_error: DescribeError) -> None:
     """Do what is asked over `channel` until its other end is closed.
 
-    `load(address, afresh, folders)` imports the object at an address, with `folders` looked in first. `told(exception)` gives the
-    plain fields of a `LaunchResult`: outcome, layer, message, location, details. Both come from whoever starts the process,
-    because the emulator knows neither addresses nor outcomes.
+    `load(address, afresh, folders)` imports the object at an address, with `folders` looked in first. `describe_error(exception)`
+    gives the plain fields of a `LaunchResult`: outcome, layer, message, location, details. Both come from whoever starts the
+    process, because the emulator knows neither addresses nor outcomes.
     """
     candidate = _Candidate(channel, load, describe_error)
     FOREIGN_MEMORIES.append(candidate.memory)  # between calls too: what a thread then asks is told, and not done

@@ -45,7 +45,7 @@ EXCEPTION_TYPES: dict[str, type[Exception]] = {
 
 PLAIN_CONSTRUCTORS = {"empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "Tensor.new_empty",
          "Tensor.new_zeros", "Tensor.new_ones", "Tensor.new_full"}  # fmt: skip
-"""Of `CONSTRUCTED`, those whose sizes and strides are plain."""
+"""Of `CONSTRUCTORS`, those whose sizes and strides are plain."""
 ALLOCATION_ALIGNMENT = 64  # bytes: where the executor's allocations begin
 LARGEST_KNOWN = 64 << 20  # bytes of an allocation that cannot fail for want of memory alone
 _LATE_FIELDS = ("operator", "function")
@@ -55,7 +55,7 @@ VIEWS = {"view", "_unsafe_view", "_reshape_alias", "expand", "permute", "transpo
 
 
 def function_called(name: str) -> Any:
-    """The function of torch that `name` of `CONSTRUCTED` stands for."""
+    """The function of torch that `name` of `CONSTRUCTORS` stands for."""
     own, _, last = name.rpartition(".")
     return getattr(torch.Tensor if own else torch, last)
 

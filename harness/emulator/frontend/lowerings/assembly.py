@@ -1,5 +1,5 @@
 """Inline assembly: what orders memory (fences, barriers of all threads, and a move that gives the statement a result), and what
-computes (`compiled`)."""
+computes (`inline_assembly`)."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def allocate_scales(t: Translator, op: Operation, kind: Type) -> None:
 
 
 def place_scales(m: Cta, op: Operation, offset: int, places: np.ndarray, dtype: np.dtype, value: np.ndarray | None) -> View:
-    """As `allocated`, of a cluster: elements begin `places` bytes from `offset`."""
+    """As `write_scales`, of a cluster: elements begin `places` bytes from `offset`."""
     view = ScatteredView(m.onchip.tensor, places + offset, dtype)
     if value is not None:
         m.onchip.write(op, view, value)

@@ -12,7 +12,7 @@ from bitverdict.harness.mutants.source.places import Place
 
 @dataclass(frozen=True)
 class Change:
-    """`node` becomes the text `by`."""
+    """`node` becomes `new_text`."""
 
     node: cst.CSTNode
     new_text: str
