@@ -6,7 +6,7 @@ sm_100). Nothing of FOLDER is part of this repository. It is copied first, and `
 where the tests are of another release than the Triton that is installed.
 
 Each function's sample is drawn from `--draw` and its own name. pytest collects a file once; each case then runs in a fork of that
-process, with a time limit. `--results FILE` keeps each result, and goes on where a run was ended.
+process, with a limit of the processor's time. `--results FILE` keeps each result, and goes on where a run was ended.
 
 A case is *passed*, *refused* (a feature that the emulated GPU does not model), *refused by Triton* (its front end, verifier or
 capacity), *not run* (it skips itself, or launches no kernel), at its *time limit*, or *failed*.
@@ -74,7 +74,7 @@ class Sampled:
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
         case = self.cases[item]
-        ended = forked(lambda: self.run(item), self.given.seconds, self.log)
+        ended = forked(lambda: self.run(item), self.given.seconds, self.log, of_processor=True)
         self.tell(result(case, ended))
         return True
 
@@ -149,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parse(
         __doc__, "folder/", "files+", argv=arguments, sample=Option(SAMPLE, "cases of each function"),
         draw=Option(0, "which cases"), test=Option("", "functions whose name has TEXT in it"),
-        seconds=Option(SECONDS, "the limit of a case"), replace=Option([], "a name that has changed"), results=Path,
+        seconds=Option(SECONDS, "processor seconds of a case"), replace=Option([], "a name that has changed"), results=Path,
     )  # fmt: skip
     if not given.folder.is_dir():
         refuse(f"{given.folder}: no such folder; give python/test of a checkout of Triton")

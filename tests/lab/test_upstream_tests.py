@@ -54,11 +54,11 @@ def test_a_sample_of_each_function_runs_and_a_second_run_goes_on(tmp_path: Path)
     (tmp_path / "test" / "unit").mkdir(parents=True)
     (tmp_path / "test" / "unit" / "test_it.py").write_text(textwrap.dedent(TESTS))
     (tmp_path / "test" / "conftest.py").write_text(textwrap.dedent(CONFTEST))
-    status, first = run(tmp_path, "--seconds", "3", "--sample", "2", "--replace", "OLD_NAME=NEW_NAME", "--test", "right")
+    status, first = run(tmp_path, "--sample", "2", "--replace", "OLD_NAME=NEW_NAME", "--test", "right")
     assert status == 0
     assert Counter((each["case"]["name"], each["state"]) for each in first) == {("test_right", "pass"): 2}
     assert all(each["launches"] == 1 for each in first)
-    status, both = run(tmp_path, "--seconds", "3", "--sample", "2")
+    status, both = run(tmp_path, "--seconds", "5", "--sample", "2")
     assert status == 1 and both[:2] == first
     found = {each["case"]["name"]: (each["state"], each["outcome"]) for each in both}
     assert found == {
