@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.verdict import Verdict as Verdict
     from bitverdict.harness.ptx_machine.cuda_source import cuda_kernel as cuda_kernel
     from bitverdict.harness.ptx_machine.launch import ptx_kernel as ptx_kernel
+    from bitverdict.harness.ptx_machine.numba_source import numba_kernel as numba_kernel
+    from bitverdict.harness.ptx_machine.tilelang_source import tilelang_kernel as tilelang_kernel
     from bitverdict.harness.report.launch_trace.tracer import trace as trace
 
 _RENAMED_VARIABLES = (
@@ -75,6 +77,8 @@ _HOME = {
     "test": "harness.frontends.public",
     "judge": "harness.judge.judge",
     "cuda_kernel": "harness.ptx_machine.cuda_source",
+    "numba_kernel": "harness.ptx_machine.numba_source",
+    "tilelang_kernel": "harness.ptx_machine.tilelang_source",
     "ptx_kernel": "harness.ptx_machine.launch",
     "target": "harness.model.targets",
     "targets": "harness.model.targets",

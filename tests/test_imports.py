@@ -25,7 +25,8 @@ MAY = {
     "harness/session": "harness.session harness.model harness.workers harness.judge numpy torch hypothesis rich",
     "harness/sealed": "harness.sealed harness.model harness.judge harness.checks harness.workers harness.session harness.emulator "
     "numpy torch triton landlockpy pyseccomp",
-    "harness/ptx_machine": "harness.ptx_machine harness.model harness.emulator harness.judge reference numpy torch triton",
+    "harness/ptx_machine": "harness.ptx_machine harness.model harness.emulator harness.judge reference numpy torch triton "
+    "numba tilelang tvm",
     "harness/mutants": "harness.mutants harness.model harness.emulator harness.judge harness.workers harness.session reference "
     "numpy torch triton libcst",
     "harness/report": "harness reference numpy torch triton jinja2 markupsafe pygments -harness.frontends -harness.lab",

@@ -1,4 +1,4 @@
-"""CUDA C++ on the emulated GPU: `bv.cuda_kernel("FILE.cu", "name")[grid, block](tensor, 5)`.
+"""CUDA C++ on the emulated GPU: `bv.cuda_kernel("FILE.cu", "name")[grid, block](tensor, 5)`, or the text itself.
 
 nvcc compiles the file to PTX for the chip that is emulated, without a GPU; `bitverdict.harness.ptx_machine` executes that. nvcc is
 the one on the path, of ``CUDA_HOME``, or of NVIDIA's Python packages (``pip install bitverdict[cuda]``).
@@ -25,11 +25,11 @@ _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 @dataclass(frozen=True)
 class CudaKernel:
-    """A kernel of a CUDA C++ file, launched as `PtxKernel` is. `name`: a function, or an instance of a template as in C++
-    ("sgemm<64, 8>"). `options`: further ones of nvcc. BadArgument for what nvcc does not compile, with what it says, and for a name
-    that the file lacks or has several times."""
+    """A kernel of CUDA C++, a file or a text, launched as `PtxKernel` is. `name`: a function, or an instance of a template as in
+    C++ ("sgemm<64, 8>"). `options`: further ones of nvcc. BadArgument for what nvcc does not compile, with what it says, and for a
+    name that the source lacks or has several times."""
 
-    path: Path
+    source: Path | str
     name: str
     shared_bytes: int = 0
     options: tuple[str, ...] = ()
@@ -43,7 +43,8 @@ class CudaKernel:
 
     def ptx_kernel(self, arch: str) -> PtxKernel:
         """The kernel as PTX for `arch` ("sm_90")."""
-        text, name = compile_kernel(self.path, self.path.stat().st_mtime_ns, self.name, arch, self.options)
+        changed = self.source.stat().st_mtime_ns if isinstance(self.source, Path) else 0
+        text, name = compile_kernel(self.source, changed, self.name, arch, self.options)
         return PtxKernel(text, name, self.shared_bytes, self.constants)
 
 
@@ -55,11 +56,12 @@ def cuda_kernel(
     options: Sequence[str] = (),
     constants: Mapping[str, object] | None = None,
 ) -> CudaKernel:
-    """The kernel `name` of the CUDA C++ file `source`."""
-    path = Path(source)
-    if not path.is_file():
-        raise BadArgument(f"{path}: no such file; cuda_kernel takes a file of CUDA C++")
-    return CudaKernel(path.resolve(), name, shared_bytes, tuple(options), tuple((constants or {}).items()))
+    """The kernel `name` of CUDA C++: a file, or the text itself, which has a ``__global__``."""
+    if not isinstance(source, str) or "__global__" not in source:
+        source = Path(source).resolve()
+        if not source.is_file():
+            raise BadArgument(f"{source}: no such file; cuda_kernel takes a file of CUDA C++, or a text with a __global__ function")
+    return CudaKernel(source, name, shared_bytes, tuple(options), tuple((constants or {}).items()))
 
 
 def find_nvcc() -> str:
@@ -78,10 +80,13 @@ def find_nvcc() -> str:
 
 
 @lru_cache(maxsize=64)
-def compile_kernel(path: Path, changed: int, name: str, arch: str, options: tuple[str, ...]) -> tuple[str, str]:
-    """The PTX of the file as it was `changed` (ns), and the mangled name of its kernel."""
+def compile_kernel(source: Path | str, changed: int, name: str, arch: str, options: tuple[str, ...]) -> tuple[str, str]:
+    """The PTX of a file as it was `changed` (ns), or of a text, and the mangled name of its kernel."""
     target = arch + ("a" if int(arch[3:]) >= 90 else "")
     with tempfile.TemporaryDirectory() as folder:
+        path = source if isinstance(source, Path) else Path(folder) / "kernel.cu"
+        if isinstance(source, str):
+            path.write_text(source)
         source, out = path, Path(folder) / "kernel.ptx"
         if "<" in name:  # a template has code where an instance is used
             source = Path(folder) / "instance.cu"
@@ -90,8 +95,8 @@ def compile_kernel(path: Path, changed: int, name: str, arch: str, options: tupl
         command = [find_nvcc(), "--ptx", "-lineinfo", "-std=c++17", f"-arch={target}", f"-I{path.parent}", *options]
         done = subprocess.run([*command, "-o", str(out), str(source)], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BadArgument(f"nvcc does not compile {path} for {target}:\n{(done.stderr or done.stdout).strip()}")
-        text = out.read_text()
+            raise BadArgument(f"nvcc does not compile {path.name} for {target}:\n{(done.stderr or done.stdout).strip()}")
+        text = out.read_text().replace(f"{folder}/", "")
     return text, _mangled_name(path, text, name)
 
 
@@ -105,7 +110,7 @@ def _mangled_name(path: Path, text: str, name: str) -> str:
     matches = [entry for entry, written in demangled.items() if wanted in _spellings(written)]
     if len(matches) != 1:
         there = ", ".join(sorted(set(demangled.values()))) or "none"
-        raise BadArgument(f"{path} has {len(matches) or 'no'} kernels called {name!r}: it has {there}; a mangled name is taken too")
+        raise BadArgument(f"{path.name} has {len(matches) or 'no'} kernels called {name!r}: it has {there}; a mangled one is taken")
     return matches[0]
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
 import numpy as np
+import triton
 
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.device import Device, Launch
@@ -35,8 +42,9 @@ class PtxKernel:
     box and swizzle it has. `shared_bytes`: of `.extern .shared`. `constants`: what the host writes to variables
     of the module, by name.
 
-    BadArgument for a shape or an argument that the kernel does not take. EmulatedFault for what is wrong with a launch: "not
-    modelled" before anything runs, with the line of the instruction, where the machine does not execute one.
+    BadArgument for a shape or an argument that the kernel does not take, and for a PTX that ptxas does not, with what it says.
+    EmulatedFault for what is wrong with a launch: "not modelled" before anything runs, with the line of the instruction, where the
+    machine does not execute one.
     """
 
     text: str
@@ -62,6 +70,8 @@ class PtxKernel:
         record.name = program.function.name
         if int(program.arch[3:]) > device.capability:
             raise EmulatedFault("not modelled", f"PTX for {program.arch} on an emulated {device.arch}")
+        if said := refusal_of_ptxas(self.text, device.capability):
+            raise BadArgument(f"ptxas does not take the PTX of {record.name}: {said}")
         cluster = cluster_of(program, shape.grid)
         required = (*program.required_threads, 1, 1)[:3]
         if program.required_threads and required != shape.block:
@@ -100,6 +110,24 @@ def run_on(
         if not np.array_equal(slow.raw, fast.raw):
             raise EmulatedFault("not modelled", f"words of {fast.name} depend on how fast a clock goes, which nobody knows")
     return space
+
+
+@lru_cache(maxsize=256)
+def refusal_of_ptxas(text: str, capability: int) -> str:
+    """Why ptxas does not take the PTX for a chip: its sentences. "" where it does, and where none here reads a PTX so new."""
+    target = re.search(r"\.target\s+(sm_(\d+)\w?)", text)
+    arch = target[1] if target and int(target[2]) == capability else f"sm_{capability}"
+    paths = [Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name for name in ("ptxas-blackwell", "ptxas")]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.ptx"
+        file.write_text(text)
+        for path in [*filter(Path.exists, paths), *filter(None, [shutil.which("ptxas")])]:
+            command = [str(path), "-O0", "-arch", arch, "-o", os.devnull, str(file)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if "Unsupported .version" not in done.stderr:
+                lines = [line.partition(f"{file}, ")[2] for line in done.stderr.splitlines() if str(file) in line]
+                return "; ".join(lines[:3] or [done.stderr.strip()]) if done.returncode else ""
+    return ""
 
 
 def cluster_of(program: KernelProgram, grid: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -153,7 +181,7 @@ def _argument(memory: GlobalMemory, parameter: Parameter, value: object) -> Word
             raise BadArgument(f"parameter {parameter.name} is .{parameter.kind}, and no tensor map or pointer to one")
         descriptor = cast(HostDescriptor, value)
         return map_of_argument(host_descriptor(memory, parameter.name, descriptor), descriptor)
-    if parameter.kind == "b8":
+    if parameter.kind == "b8" and not (hasattr(value, "data_ptr") and parameter.size == 8):  # a struct of a pointer alone
         if not isinstance(value, bytes) or len(value) != parameter.size:
             raise BadArgument(f"parameter {parameter.name} is a struct of {parameter.size} bytes: give bytes, not {value!r}")
         return np.frombuffer(value, np.uint8)

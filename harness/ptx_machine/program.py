@@ -190,7 +190,7 @@ class KernelProgram:
 _PRODUCT = re.compile(r"mul(\.ftz)?(\.sat)?\.b?f\d+(x2)?")
 _SUM = re.compile(r"(add|sub)(\.ftz)?(\.sat)?\.b?f\d+(x2)?")
 _PARAMETER = re.compile(
-    r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s*(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s*)?)?([\w$]+)(?:\[(\d+)\])?"
+    r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s*(?:\.ptr\s*(?:\.(?!align)\w+\s*)?(?:\.align\s+\d+\s*)?)?([\w$]+)(?:\[(\d+)\])?"
 )
 _SHARED = re.compile(r"(\.extern\s+)?\.shared\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)\s*(?:\[(\d*)\])?\s*;")
 _LOC = re.compile(r"^[ \t]*\.loc[ \t]+(\d+)[ \t]+(\d+)[^\n]*", re.M)

@@ -30,7 +30,11 @@ MEET = "barrier.cluster.arrive.release.aligned;\n    barrier.cluster.wait.acquir
 
 
 def launch(text: str, *values: object, grid: object = 4, cluster: str = "2", block: int = 64) -> None:
-    of_cluster = replaced_once(text.replace("sm_80", "sm_90"), ")\n{", f")\n.explicitcluster\n.reqnctapercluster {cluster}\n{{")
+    of_cluster = replaced_once(
+        text.replace("sm_80", "sm_90").replace(".version 8.5", ".version 8.7"),
+        ")\n{",
+        f")\n.explicitcluster\n.reqnctapercluster {cluster}\n{{",
+    )
     with emulated("sm_90"):
         ptx_kernel(of_cluster, "kernel")[grid, block](*values)  # type: ignore[index]
 

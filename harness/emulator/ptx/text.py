@@ -69,7 +69,7 @@ class Module:
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _HEADER = re.compile(r"(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(entry|func)\s*(\([^)]*\))?\s*([\w$]+)\s*(?:\(([^)]*)\))?", re.S)
 _DATA = re.compile(
-    r"(?:\.visible\s+|\.weak\s+)*\.(?:global|const)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?\s*(?:=\s*(.*))?$",
+    r"(?:\.(?:visible|weak|common)\s+)*\.(?:global|const)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?\s*(?:=\s*(.*))?$",
     re.S,
 )
 
@@ -184,7 +184,7 @@ def _body(text: str, position: int, function: Function) -> int:
 
 
 _LABEL = re.compile(r"([\w$]+)\s*:(?!:)")
-_STATEMENT = re.compile(r"(?:@(!?)([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*)$", re.S)
+_STATEMENT = re.compile(r"(?:@(!?)([%\w$]+)\s+)?([a-z][\w.:]*(?:\s+\.[\w.:]+)*)\s*(.*)$", re.S)
 _OPERAND = re.compile(r"\([^)]*\)|\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
 
 
@@ -234,7 +234,7 @@ def _statement(text: str, function: Function, scopes: list[dict[str, str]], numb
         raise NotPtx(f"{text!r} is no instruction of PTX")
     is_negated, guard, opcode, rest = instruction.groups()
     operands = tuple(_in_scope(operand.strip(), scopes) for operand in _OPERAND.findall(rest))
-    statement = Statement(opcode, operands, _in_scope(guard or "", scopes), bool(is_negated))
+    statement = Statement("".join(opcode.split()), operands, _in_scope(guard or "", scopes), bool(is_negated))
     if opcode.startswith("brx"):
         _indexed_branch(statement, function)
         return
