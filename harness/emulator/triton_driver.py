@@ -180,7 +180,7 @@ class EmulatedDriver(DriverBase):
 def emulated(
     arch: str, schedule: str = "eager", tuning: str = "", options: LaunchOptions | None = None, *, prints_once: bool = False
 ) -> Iterator[Device]:
-    """Within the block, launches run on an emulated `arch` ("sm_80", "sm_90", "gfx942"), and `torch.cuda` answers for it.
+    """Within the block, launches run on an emulated `arch` ("sm_80", "emulated:sm_90", "gfx942"), and `torch.cuda` answers for it.
 
     Tensors are of `device="cuda"`; CPU tensors are taken too, unless `options` forbid it.
 
@@ -192,7 +192,7 @@ def emulated(
     """
     options = options or LaunchOptions()
     options = replace(options, prints_once=prints_once or options.prints_once)
-    with driven(Device(arch, schedule, options), tuning) as device:
+    with driven(Device(str(arch).removeprefix("emulated:"), schedule, options), tuning) as device:
         yield device
 
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from bitverdict.harness.judge.machine_faults import writing
+from bitverdict.harness.model.log_lines import count_text
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.report.ci.findings import journals, read
 from bitverdict.harness.report.ci.forms import commands, junit, sarif, summary
@@ -42,7 +43,6 @@ def run(arguments: argparse.Namespace) -> int:
             with writing(option, path, FREE):
                 write_atomically(path, form(journal_findings))
     if journal_findings.unended_runs:
-        print(
-            f"{len(journal_findings.unended_runs)} runs did not come to their end; run --resume goes on with them", file=sys.stderr
-        )
+        runs = count_text(len(journal_findings.unended_runs), "run")
+        print(f"not ended: {runs}; run --resume goes on with the newest", file=sys.stderr)
     return journal_findings.status()

@@ -1,11 +1,10 @@
-"""``bitverdict demo``: a right kernel, then the same without its mask, each judged on an emulated GPU. It leaves what every run
-stores."""
+"""``bitverdict demo``: a right kernel, then the same without its mask, each judged on an emulated GPU. Both stay in the state
+directory, so that the failing case can be replayed."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 from pathlib import Path
 
 _MASK = "mask=at < n"
@@ -44,18 +43,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status 0 where the right kernel passed and the other one failed, else 3."""
     from bitverdict.harness.frontends import cli_run
     from bitverdict.harness.frontends.main import parser
+    from bitverdict.harness.judge.machine_faults import writing
+    from bitverdict.harness.model.paths import state_directory
 
     statuses, before = list[int](), Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="bitverdict-demo-") as folder:
-        os.chdir(folder)
-        try:
-            for name, text in (("test_right.py", _TEST), ("test_without_mask.py", _TEST.replace(f", {_MASK}, other=0.0", ""))):
-                lines = [f"{number:4} {line}" for number, line in enumerate(text.splitlines(), 1) if "tl.load" in line]
-                command = ["run", name, "--target", arguments.target, "--max-cases", "24"]
-                print("\n".join([f"$ bitverdict {' '.join(command)}", f"{name}:", *lines]), flush=True)
-                Path(name).write_text(text)
-                statuses.append(cli_run.run(parser(command).parse_args(command)))
-                print(flush=True)
-        finally:
-            os.chdir(before)
+    folder = state_directory() / "demo"
+    with writing("demo", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(folder)
+    try:
+        for name, text in (("test_right.py", _TEST), ("test_without_mask.py", _TEST.replace(f", {_MASK}, other=0.0", ""))):
+            lines = [f"{number:4} {line}" for number, line in enumerate(text.splitlines(), 1) if "tl.load" in line]
+            command = ["run", name, "--target", arguments.target, "--max-cases", "24"]
+            print("\n".join([f"$ bitverdict {' '.join(command)}", f"{name}:", *lines]), flush=True)
+            Path(name).write_text(text)
+            statuses.append(cli_run.run(parser(command).parse_args(command)))
+            print(flush=True)
+    finally:
+        os.chdir(before)
     return 0 if statuses == [0, 1] else 3

@@ -7,6 +7,7 @@ import argparse
 import sys
 import traceback
 from pathlib import Path
+from types import TracebackType
 
 from bitverdict.harness.frontends.run_options import add_format
 from bitverdict.harness.model.usage import UsageError
@@ -63,6 +64,16 @@ def replay_launch(path: Path) -> int:
     return 0
 
 
+def _trace_of_program(error: BaseException) -> TracebackType | None:
+    """The traceback of `error` from the program on; None where Python did not come to its first line."""
+    from bitverdict.harness.report.launch_replay import scripts
+
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, scripts.__file__, "<frozen runpy>"):
+        trace = trace.tb_next
+    return trace
+
+
 def run(arguments: argparse.Namespace) -> int:
     """The program's own exit status; 1 after a fault, 3 where it was ended by what the emulated GPU cannot answer."""
     from bitverdict.harness.emulator import EmulatedFault
@@ -73,14 +84,16 @@ def run(arguments: argparse.Namespace) -> int:
         is_unjudged,
         traceback_text,
     )
+    from bitverdict.harness.report.launch_replay import scripts
     from bitverdict.harness.report.launch_replay.launch_file import LaunchFiles
-    from bitverdict.harness.report.launch_replay.scripts import program_of
 
     words = ["-m", *arguments.module] if arguments.module is not None else arguments.program
     if not words:
         raise UsageError("exec: names no program; write bitverdict exec script.py, or bitverdict exec -m module")
-    program = program_of(words)
+    program = scripts.program_of(words, "exec")
     folder, where = arguments.record, arguments.where
+    if where and folder is None:
+        raise UsageError(f"--where {where}: says which launches --record keeps; give --record DIR too, or leave it out")
     files = None if folder is None else [LaunchFiles(architecture_of(arguments.target), folder, lambda name: where in name)]
     session = EmulatedSession([arguments.target], arguments.schedules, files, numerics=arguments.numerics, limit=arguments.limit)
     status = 0
@@ -97,8 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
             session.note_unanswered(fault)
         print(traceback_text(fault), file=sys.stderr)
     except Exception as error:
-        status = 1
-        if session.reason_not_judged(error):
+        status, error.__traceback__ = 1, _trace_of_program(error)
+        if error.__traceback__ is not None and session.reason_not_judged(error):
             status = 3
             session.note_unanswered(error)
         traceback.print_exception(error)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bitverdict.harness.frontends import cli_run
 from bitverdict.harness.frontends.cli_mutate import status
+from bitverdict.harness.model.log_lines import case_count, count_text
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.mutants.report import report
@@ -72,16 +73,15 @@ def run(arguments: argparse.Namespace) -> int:
         tables.print_wrapped(console, part)
     if merged_run.conflicts:
         console.print(
-            f"{merged_run.conflicts} cases failed in one journal and not in another; they count as failed", soft_wrap=True
+            f"{case_count(merged_run.conflicts)} failed in one journal and not in another: counted as failed", soft_wrap=True
         )
-    tables.show(console, session.tally, coverage=arguments.coverage, with_table=arguments.verbose)
+    tables.show(console, session.tally, session.tally.wall, coverage=arguments.coverage, with_table=arguments.verbose)
     records.end(session.tally)
     if not session.tally.missing_shards:
         journal.note("finished", status=session.tally.status())
     journal.close()
-    console.print(
-        f"{len(merged_run.parts)} journals, {len(merged_run.ends)} verdicts: {journal.path}", markup=False, soft_wrap=True
-    )
+    journals, verdicts = count_text(len(merged_run.parts), "journal"), count_text(len(merged_run.ends), "verdict")
+    console.print(f"{journals}, {verdicts}: {journal.path}", markup=False, soft_wrap=True)
     if session.tally.missing_shards:
         console.print(f"run --resume {journal.path} judges what is missing", markup=False, soft_wrap=True)
     if secret is not None:
@@ -95,7 +95,8 @@ def _campaign(arguments: argparse.Namespace) -> int:
     campaign = merge(arguments.journals, into)
     shown = tables.console()
     shown.print(report(campaign.judged, campaign.address, campaign.target, "what judged it", 0), markup=False, soft_wrap=True)
-    shown.print(f"{len(arguments.journals)} files, {len(campaign.judged)} of {campaign.mutants} mutants: {into}", soft_wrap=True)
+    files = count_text(len(arguments.journals), "file")
+    shown.print(f"{files}, {len(campaign.judged)} of {campaign.mutants} mutants: {into}", soft_wrap=True)
     if campaign.missing_text:
         shown.print(campaign.missing_text, soft_wrap=True)
     return status(campaign.judged, ended=bool(campaign.missing_text))

@@ -21,6 +21,7 @@ from bitverdict.harness.judge.machine_faults import check_compiler_cache, writin
 from bitverdict.harness.model.addresses import add_search_path, load
 from bitverdict.harness.model.decorated_object import root_of
 from bitverdict.harness.model.extras import require_extra
+from bitverdict.harness.model.log_lines import count_text
 from bitverdict.harness.model.paths import kernels_with_a_contract, state_directory
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError, no_such_kernel
@@ -186,7 +187,7 @@ def _begin(path: Path, kept_results: Iterable[JudgedMutant]) -> None:
 
 
 def _header_line(kernel: Kernel, where: Target, made: GeneratedMutants, mutants: list, kept: list, path: Path) -> str:
-    drawn_of = f"{len(mutants)} mutants" + (f", drawn of {len(made.mutants)}" if len(mutants) < len(made.mutants) else "")
+    drawn_of = count_text(len(mutants), "mutant") + (f", drawn of {len(made.mutants)}" if len(mutants) < len(made.mutants) else "")
     again = f"; {len(kept)} judged before" if kept else ""
     return f"{kernel.address} on {where.name}: {drawn_of}, judged by {made.cases} cases{again}; results in {path}"
 

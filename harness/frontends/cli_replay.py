@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import pdb
 import shlex
 import time
+from importlib import import_module
 from pathlib import Path
 
 from bitverdict.harness.frontends.cli_run import check_timeout, write_told
@@ -15,9 +15,10 @@ from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.machine_faults import check_compiler_cache
 from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.certificate import Certificate
-from bitverdict.harness.model.paths import REPRODUCERS
+from bitverdict.harness.model.paths import REPRODUCERS, path_from_here
 from bitverdict.harness.model.protocols import LaunchProbe
 from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.failure_report import failure_report
@@ -29,18 +30,38 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, help="the digits that a report says, or a file of .bitverdict/failures or tests/reproducers")
+    add(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="the digits that a report says, or a file of .bitverdict/failures or tests/reproducers",
+    )
     add("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
     add("--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout")
     add("--pdb", action="store_true", help="in this process, and a debugger at the kernel's line where it fails")
+    add(
+        "--pdbcls",
+        default="pdb:Pdb",
+        metavar="MODULE:CLASS",
+        help="with --pdb: another debugger, such as IPython.terminal.debugger:TerminalPdb",
+    )
     add_format(parser)
     add_pages(parser)
     add("--timeout", type=float, default=120.0, metavar="SECONDS", help="a case that takes longer is a timeout (default: 120)")
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
-    """Exit status: 1 fail again, 0 passes now, 3 inconclusive. ValueError for a file that does not serve."""
-    arguments.file = reproducers.path_of(arguments.file)
+    """Exit status: 1 where one fails again, 0 where all pass now, else 3. UsageError for a file that does not serve."""
+    if len(arguments.files) > 1 and (arguments.html or arguments.pictures):
+        raise UsageError(f"replay: a page is of one case; leave out all but {arguments.files[0]}")
+    statuses = {_replay_file(arguments, reproducers.path_of(file)) for file in arguments.files}
+    return tally.FAIL if tally.FAIL in statuses else max(statuses)
+
+
+def _replay_file(arguments: argparse.Namespace, file: Path) -> int:
+    """The exit status of one of the files, which is told."""
+    arguments.file = file
     if arguments.file.suffix == ".launch":
         from bitverdict.harness.frontends.cli_exec import replay_launch
 
@@ -55,7 +76,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
     console = tables.console()
     if replay_result.verdict.decision in (Decision.FAIL, Decision.ERROR):
         line = reproducers.replay_line(arguments.file)
-        named = replay_result.case.launcher or replay_result.case.contract
+        named = path_from_here(replay_result.case.launcher or replay_result.case.contract)
         report = failure_report(named, seed.target, replay_result.case, replay_result.verdict, replay_result.notes, line)
         tables.print_wrapped(console, report)
     else:
@@ -114,13 +135,19 @@ class _FaultKeeper(LaunchProbe):
 
 
 def _debug(arguments: argparse.Namespace) -> ReplayResult:
-    """Judge here, then open pdb at the line of the kernel whose fault ended the launch: its tiles are its locals."""
+    """Judge here, then open a debugger at the line of the kernel whose fault ended the launch: its tiles are its locals."""
+    module, _, name = arguments.pdbcls.partition(":")
+    try:
+        debugger = getattr(import_module(module), name)()
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"--pdbcls {arguments.pdbcls}: {error}; give MODULE:CLASS, a subclass of pdb.Pdb") from None
     keeper = _FaultKeeper()
     with launched_with(probes=(keeper,)):
         here = InThisProcess(f"bitverdict replay {shlex.quote(str(arguments.file))}", lambda line: None)
         result = replay(arguments.file, here, embedded=arguments.embedded)
     if keeper.fault is not None:
-        pdb.post_mortem(keeper.fault.__traceback__)
+        debugger.reset()
+        debugger.interaction(None, keeper.fault.__traceback__)
     else:
         print("--pdb: no fault ended the launch, so there is no line to stop at; bitverdict trace shows tiles after any line")
     return result

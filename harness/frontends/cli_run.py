@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from bitverdict.harness.model.addresses import add_search_path, load, resolve
 from bitverdict.harness.model.decorated_object import root_of
 from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.launcher_limits import check_launcher
-from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.paths import kernels_with_a_contract, path_from_here
 from bitverdict.harness.model.supervision import cancels_from_here
 from bitverdict.harness.model.targets import Target, target, targets
 from bitverdict.harness.model.usage import UsageError
@@ -41,7 +42,7 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge as asked; returns the exit status. UsageError for anything asked that cannot be, before anything is written."""
-    past, goes_on = resume.Past(), arguments.resume is not None
+    begin, past, goes_on = time.perf_counter(), resume.Past(), arguments.resume is not None
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
     else:
@@ -108,14 +109,17 @@ def run(arguments: argparse.Namespace) -> int:
         session_tally.accepts_known_faults = arguments.accept_compiler_faults
         session.run(case_sources)
         if session_tally.is_cancelled:
-            console.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
+            console.print(
+                f"cancelled; what was judged is in {path_from_here(str(journal.path))}; bitverdict run --resume goes on",
+                style="yellow",
+            )
         page_data = page_of(session_tally, session.bugs.values(), pool) if arguments.html or arguments.pictures else None
         for part in bugs.reports(session.bugs.values(), directory=Path.cwd(), is_full=arguments.verbose):
             tables.print_wrapped(console, part)
     if arguments.quiet:
         console.print(session_tally.sentence(), markup=False, style="bold", soft_wrap=True)
     else:
-        tables.show(console, session_tally, coverage=arguments.coverage, with_table=arguments.verbose)
+        tables.show(console, session_tally, time.perf_counter() - begin, coverage=arguments.coverage, with_table=arguments.verbose)
     try:
         records.end(session_tally)
         if page_data is not None:

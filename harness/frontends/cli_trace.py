@@ -6,6 +6,7 @@ import argparse
 import ast
 import inspect
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -17,6 +18,7 @@ from bitverdict.harness.frontends.subjects import address_of_word, find_subjects
 from bitverdict.harness.model.addresses import load, resolve
 from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.launcher_limits import check_launcher
+from bitverdict.harness.model.log_lines import count_text
 from bitverdict.harness.model.targets import Target, target, targets
 from bitverdict.harness.model.usage import UsageError
 
@@ -66,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"error: {arguments.what} launches nothing on {where}: {why}", file=sys.stderr)
         return FAULT if fault else EXIT_NOTHING
     if not 0 <= arguments.launch <= len(traces):
-        raise UsageError(f"--launch {arguments.launch}: there are {len(traces)} launches, numbered from 1")
+        raise UsageError(f"--launch {arguments.launch}: of {count_text(len(traces), 'launch', 'launches')}, numbered from 1")
     trace = traces[arguments.launch - 1]
     try:
         for line in _report(trace, arguments, element):
@@ -88,7 +90,7 @@ def _report(trace: Trace, arguments: argparse.Namespace, element: re.Match[str] 
     from bitverdict.harness.report.launch_trace.lines import TileLine, screen
     from bitverdict.harness.report.launch_trace.memory_facts import fact_lines
 
-    program, facts, errors = arguments.program, None, {}
+    program, facts, errors, width = arguments.program, None, {}, shutil.get_terminal_size((100, 0)).columns
     if arguments.tile:
         tile = trace.find_tile(arguments.tile, program, arguments.line)
         row = TileLine(tile, 1)
@@ -98,7 +100,7 @@ def _report(trace: Trace, arguments: argparse.Namespace, element: re.Match[str] 
             [("", low)] if np.array_equal(low, high, equal_nan=low.dtype.kind == "f") else [("lowest\n", low), ("highest\n", high)]
         )
         for said, value in ends:
-            yield said + np.array2string(value, max_line_width=100)
+            yield said + np.array2string(value, max_line_width=width)
     if element is not None:
         yield from _element_lines(trace, element["name"], ast.literal_eval(f"({element['index']},)"), program)
     if arguments.errors:
@@ -119,7 +121,7 @@ def _report(trace: Trace, arguments: argparse.Namespace, element: re.Match[str] 
             write_atomically(arguments.html, trace_page(trace, program, facts, errors))
         yield f"page: {arguments.html}"
     if not (arguments.tile or arguments.element or arguments.errors or arguments.facts):
-        yield from screen(trace, program)
+        yield from screen(trace, program, width)
 
 
 def _element_lines(trace: Trace, name: str, index: tuple[int, ...], program: int) -> Iterator[str]:

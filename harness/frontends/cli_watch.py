@@ -64,7 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         resolve(address)
     collect_again()
     console = tables.console()
-    name = f"{Path((subject.launcher or subject.contract).rpartition(':')[0]).name}:{arguments.address.rpartition(':')[2]}"
+    place, _, function = (subject.launcher or subject.contract).rpartition(":")
+    name = f"{Path(place).name}:{function}"
     title = f"{name if subject.file else subject.contract} on {', '.join(where.name for where in subject.targets)}"
     screen = PanelScreen(console, title) if console.is_terminal else Lines(console)
     if not console.is_terminal:

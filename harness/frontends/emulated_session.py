@@ -27,6 +27,7 @@ from bitverdict.harness.emulator.triton_driver import driven
 from bitverdict.harness.emulator.word_distances import WordDistance, WordDistances
 from bitverdict.harness.judge.classify import raised_by
 from bitverdict.harness.model.architectures import CHIPS
+from bitverdict.harness.model.log_lines import count_text
 from bitverdict.harness.model.paths import source_line, state_directory
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.usage import UsageError
@@ -87,11 +88,12 @@ class EmulationTally:
     def lines(self, schedules: int, *, shows_advice: bool, most_listed: int = _MOST_LISTED) -> list[str]:
         """What a person reads at the end of a session, at most `most_listed` sentences of a kind."""
         text = [
-            f"{self.launches:,} launches, {self.repeated_launches:,} of them under {schedules} schedules "
-            f"(the others order nothing); {len(self.faults):,} faults, {len(self.advice):,} pieces of advice"
+            f"{count_text(self.launches, 'launch', 'launches')}, {self.repeated_launches:,} of them under {schedules} schedules "
+            f"(the others order nothing); {count_text(len(self.faults), 'fault')}, "
+            f"{count_text(len(self.advice), 'piece')} of advice"
         ]
         if self.passed_without_launch:
-            text.append(f"{self.passed_without_launch:,} tests passed without a launch: no kernel of theirs was judged")
+            text.append(f"{count_text(self.passed_without_launch, 'test')} passed without a launch: no kernel was judged by it")
         if total := self.operators + sum(self.operators_left.values()):
             text.append(
                 f"torch on fp16 and bf16: {self.operators:,} of {total:,} operators ({100 * self.operators / total:.1f} %) were "
@@ -136,7 +138,10 @@ class EmulationTally:
             target, case = f"emulated:{fault['target']}", {"where": fault["where"]}
             lines.append(event_line("verdict", contract=fault["kernel"], target=target, case=case, verdict=verdict.to_json()))
         status = int(bool(self.faults)) if status is None else status
-        sentence = f"{self.launches:,} launches: {len(self.faults):,} faults, {sum(self.reasons_not_judged.values()):,} not judged"
+        sentence = (
+            f"{count_text(self.launches, 'launch', 'launches')}: {count_text(len(self.faults), 'fault')}, "
+            f"{self.reasons_not_judged.total():,} not judged"
+        )
         return "".join([*lines, event_line("summary", time=time.time(), status=status, sentence=sentence)])
 
     def _sarif(self) -> str:
@@ -159,7 +164,7 @@ class EmulationTally:
 
 def _list_counts(title: str, sentences: Counter[str], most_listed: int) -> list[str]:
     more = len(sentences) - most_listed
-    listed = [f"{title}: {sentence} ({count:,} times)" for sentence, count in sentences.most_common(most_listed)]
+    listed = [f"{title}: {sentence} ({count_text(count, 'time')})" for sentence, count in sentences.most_common(most_listed)]
     return listed + ([f"{title}: {more:,} more; --emulate-report FILE has all"] if more > 0 else [])
 
 

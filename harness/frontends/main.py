@@ -113,18 +113,22 @@ LABORATORY = {name for name, command in COMMANDS.items() if command.group == LAB
 """Commands of maintainers, which need a checkout."""
 
 
+NEEDS_A_CHECKOUT = "is of the laboratory: it needs a checkout of the repository, and this is a wheel; run it in a clone"
+
+
 class Parser(argparse.ArgumentParser):
-    """argparse's, which names the nearest word where one is not known."""
+    """argparse's, which names the nearest word where one is not known. `command`: that the words begin with."""
+
+    command = ""
 
     def error(self, message: str) -> NoReturn:
         if (match := re.search(r"invalid choice: '(.*?)' ", message)) and match[1] in LABORATORY:
-            message = (
-                f"{match[1]} is of the laboratory: it needs a checkout of the repository, and this is a wheel; run it in a clone"
-            )
+            message = f"{match[1]} {NEEDS_A_CHECKOUT}"
         elif match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             message += did_you_mean(match[1], re.findall(r"'(.*?)'", match[2]), 0.6)
-        elif match := re.search(r"unrecognized arguments: (--[\w-]+)", message):
-            message += did_you_mean(match[1], (option for options in _options(self) for option in options))
+        elif match := re.search(r"unrecognized arguments: (-[\w-]*|)", message):
+            near = did_you_mean(match[1], (option for options in _options(self) for option in options))
+            message += near or f"; bitverdict {self.command} --help lists what it takes"
         super().error(message)
 
 
@@ -192,7 +196,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     root_parser.add_argument("--completion", action=_CompletionAction, help="print a completion script for bash, zsh, ...")
     root_parser.add_argument("--version", action=_VersionAction, help="print the versions of bitverdict, Triton and torch")
     commands = root_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    only_command = words[0] if words and words[0] in COMMANDS else ""
+    only_command = root_parser.command = words[0] if words and words[0] in COMMANDS else ""
     for name, command in COMMANDS.items():
         if name in LABORATORY and not has_laboratory():
             continue
@@ -206,6 +210,9 @@ def main(words: list[str] | None = None) -> int:
     """Run one command; returns its exit status. Anything asked that cannot be is told in one line, with status 2."""
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
     words = sys.argv[1:] if words is None else words
+    if words[:1] == ["lab"] and not has_laboratory():
+        print(f"error: lab {NEEDS_A_CHECKOUT}", file=sys.stderr)
+        return USAGE
     if words[:1] == ["lab"]:
         words = words[1:] if LABORATORY.intersection(words[1:2]) else ["--help"] if words[1:] in ([], ["-h"], ["--help"]) else words
     if words and words[0] in COMMANDS and (problem := installed_triton().problem):  # before a command's modules import Triton's own

@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -213,6 +213,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     __tracebackhide__ = True
     hold(pyfuncitem, source)
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """On a narrow screen the short summary has room for the outcome, but not for "Failed: " before it."""
+    report = yield
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None and hasattr(getattr(item, "obj", None), "__bitverdict__"):
+        crash.message = crash.message.removeprefix("Failed: ")
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from bitverdict.harness.model.paths import path_from_here
 from bitverdict.harness.session import tables
 from bitverdict.harness.session.watch import Event
 
@@ -30,7 +31,7 @@ def _decision_text(event: Event) -> str:
 
 def _verdict_line(event: Event) -> str:
     """What a verdict says in one line, and of which case."""
-    place = f" at {event['location']}" if event["location"] else ""
+    place = f" at {path_from_here(event['location'])}" if event["location"] else ""
     said = f"{event['outcome']}{place}: {event['message']}; " if event["decision"] != "pass" else ""
     return f"{said}{event['target']} {event['line']}"
 
@@ -118,7 +119,7 @@ class PanelScreen:
                 if time.monotonic() - self._drawn > DRAW_PERIOD or event["number"] == 1:
                     self._draw(_progress(event))
             case "report":
-                self.parts = [event["report"]]
+                self.answer, self.parts = Text(self.answer.plain.partition(": ")[0], style=self.answer.style), [event["report"]]
                 self._draw("judged")
             case "refused" | "ended":
                 self.answer = Text(later_line(event, seconds), style="bold yellow")

@@ -19,9 +19,14 @@ def no_commands(text: str) -> str:
     return _COMMAND.sub(r"\1| ", text.replace("##[", "# #["))
 
 
+def count_text(count: int, thing: str, things: str = "") -> str:
+    """ "1 word", "2,000 words", and `things` where an s does not make several."""
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
 def case_count(count: int) -> str:
     """ "1 case", "2 cases"."""
-    return f"{count:,} case{'s' * (count != 1)}"
+    return count_text(count, "case")
 
 
 class Log:

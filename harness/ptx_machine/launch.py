@@ -200,7 +200,10 @@ def ptx_kernel(
 ) -> PtxKernel:
     """The kernel `name` (the first one where it is empty) of a PTX module: its text, or a file that has it. `constants`: what the
     host writes to variables of the module, by name: buffers."""
-    text = source if isinstance(source, str) and ".entry" in source else Path(source).read_text()
+    is_text = isinstance(source, str) and ".entry" in source
+    if not is_text and not Path(source).is_file():
+        raise BadArgument(f"{source}: no such file; ptx_kernel takes a file of PTX, or its text")
+    text = str(source) if is_text else Path(source).read_text()
     return PtxKernel(text, name, shared_bytes, tuple((constants or {}).items()))
 
 

@@ -125,7 +125,7 @@ def of_faults(faults: Iterable[dict[str, Any]], sentences: list[str]) -> dict[st
                     for key, value in fault_record["details"].items()
                     if key not in NOT_A_CASE | {"replay", "barriers", "other location"} and value
                 ],
-                "source": [lines] if Path(file).is_file() and (lines := listing_of(Path(file), marks)) else [],
+                "source": [lines] if (lines := listing_of(Path(file), marks)) else [],
             }
         )
     status_text = f"{len(failures):,} fault{'s' * (len(failures) > 1)}" if failures else "no fault"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bitverdict.harness.model.log_lines import count_text
 from bitverdict.harness.report.svg import element, picture, text, title_element
 
 COLOURS = 8
@@ -17,7 +18,9 @@ def tile_map(output: Mapping[str, Any], writers: Sequence[Sequence]) -> str:
     """Each cell is filled from below by its share of wrong words, in the colour of the program that stored the first of them."""
     grid, parts, wrong_by_writer = _Grid(output["map"]), [], dict[int, int]()
     for box, where, (count, wrong_words, writer, *_) in grid.cells():
-        tooltip = title_element(f"{where}: {wrong_words} of {count} words wrong, stored by {program(writer, writers)}")
+        tooltip = title_element(
+            f"{where}: {wrong_words} of {count_text(count, 'word')} wrong, stored by {program(writer, writers)}"
+        )
         parts.append(element("rect", tooltip, class_="right", **box))
         if wrong_words:
             wrong_by_writer[writer] = wrong_by_writer.get(writer, 0) + wrong_words
@@ -29,12 +32,13 @@ def tile_map(output: Mapping[str, Any], writers: Sequence[Sequence]) -> str:
     y = grid.bottom + 20
     for writer, wrong_words in sorted(wrong_by_writer.items(), key=lambda each: -each[1])[:MAX_NAMED_PROGRAMS]:
         parts.append(element("rect", x=LEFT_MARGIN, y=y - 9, width=11, height=11, class_=colour(writer)))
-        parts.append(text(LEFT_MARGIN + 18, y, f"{wrong_words:,} wrong words stored by {program(writer, writers)}"))
+        parts.append(text(LEFT_MARGIN + 18, y, f"{count_text(wrong_words, 'wrong word')} stored by {program(writer, writers)}"))
         y += 17
     if len(wrong_by_writer) > MAX_NAMED_PROGRAMS:
-        parts.append(text(LEFT_MARGIN + 18, y, f"and by {len(wrong_by_writer) - MAX_NAMED_PROGRAMS} more programs", "label quiet"))
+        more = count_text(len(wrong_by_writer) - MAX_NAMED_PROGRAMS, "more program")
+        parts.append(text(LEFT_MARGIN + 18, y, f"and by {more}", "label quiet"))
         y += 17
-    label = f"{output['name']}: {output['wrong']} of {output['of']} words wrong, by the program that stored them"
+    label = f"{output['name']}: {output['wrong']} of {count_text(output['of'], 'word')} wrong, by the program that stored them"
     return picture(max(grid.right + 8, 420), y + 4, label, parts)
 
 

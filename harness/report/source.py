@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
@@ -28,8 +29,9 @@ def listing(marks: Mapping[str, str], case: Case) -> list[dict[str, Any]]:
 
 
 def listing_of(path: Path, marks: dict[int, str]) -> dict[str, Any] | None:
-    text = path.read_text(errors="replace")
-    lines = text.split("\n")
+    linecache.checkcache(str(path))
+    text = "".join(linecache.getlines(str(path)))  # Python has the text of a notebook's cell too, which is no file
+    lines = text.split("\n") if text else []
     marks = {number: said for number, said in marks.items() if 0 < number <= len(lines)}
     if not marks:
         return None

@@ -16,6 +16,7 @@ from typing import Any
 from bitverdict.harness.model.addresses import load, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, UndecidedCase, case_from_record
+from bitverdict.harness.model.log_lines import case_count
 from bitverdict.harness.model.paths import KERNELS, kernels_with_a_contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
@@ -122,7 +123,7 @@ def _verify(
         cases = [(case, record) for case, record in cases_by_machine[name] if record["decision"] != Decision.NOT_RUN]
         if local_target is None or (local_target.arch, local_target.model) != (machine.arch, machine.model):
             what = machine.model or machine.arch
-            verification.not_run.append(f"{len(cases)} cases on {name}: could not be judged again without {what}")
+            verification.not_run.append(f"{case_count(len(cases))} on {name}: could not be judged again without {what}")
             continue
         for case, record in draw.sample(cases, min(len(cases), max(LEAST, round(share * len(cases))))):
             _compare_verdicts(judges.judge(case, local_target), record, verification)

@@ -72,9 +72,10 @@ class Bug:
         return reproducers.replay_line(self.path.relative_to(directory) if inside and directory is not None else self.path)
 
     def headline(self) -> str:
-        """One line: where, what failed, and the cause or else the first sentence. pytest's short summary shows its beginning."""
-        said, place = headline(self.verdict), place_of(self.verdict)
-        return f"{place}: {said}" if place else said
+        """One line: the outcome, where, and the cause or else the first sentence. pytest's short summary shows its beginning."""
+        outcome, _, observed = headline(self.verdict).partition(": ")
+        place = place_of(self.verdict)
+        return f"{outcome} at {place}: {observed}" if place else f"{outcome}: {observed}"
 
     def report(self, *, directory: Path | None = None, is_full: bool = False) -> RenderableType:
         """Headline, lines of source, help, the smallest case, the line that replays it; `is_full`: and words, pictures, details."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,11 +114,21 @@ def failure_report(
     elsewhere = DETAILS_ELSEWHERE | ({"text"} if details.get("layer") == "front end" else set())  # its message and line are above
     elsewhere |= {*HELP, "probable cause"} | (set() if is_full else FULL_DETAILS)
     for name, value in details.items():
-        if name not in elsewhere and not name.endswith("location") and value not in (None, "", [], {}):
+        if name not in elsewhere and not name.endswith("location") and not _is_told(name, value, verdict, case):
             parts.append(Paragraph(Text(f"{name}: " + "\n  ".join(_lines(value)))))
     parts += [Paragraph(Text(f"note: {note}", style="yellow")) for note in notes]
     parts += [_whole_line("call", call)] if call else []
     return Group(*parts, _whole_line("case", describe(case)), _whole_line("replay", replay_line, "bold"))
+
+
+def _is_told(name: str, value: object, verdict: Verdict, case: Case) -> bool:
+    """Whether a detail is empty, or in the message or the line of the case; a timeline of one event is none."""
+    if name in ("program", "argument", "offset"):
+        sentence = f"byte {value} of" if name == "offset" else str(value)
+        return re.search(rf"(?<!\w){re.escape(sentence)}(?!\w)", verdict.message) is not None
+    if name == "timeline" and isinstance(value, list) and len(value) < 2:
+        return True
+    return value in (None, "", [], {}) or (name == "schedule" and value == case.schedule)
 
 
 def help_lines(verdict: Verdict, case: Case) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,22 +42,24 @@ class ReplayResult:
 
     @property
     def _stored_failure(self) -> str:
-        return "an error" if self.stored_signature[0] == Outcome.ERROR else f"failed with {self.stored_signature[0]!r}"
+        return "was an error" if self.stored_signature[0] == Outcome.ERROR else f"failed with {self.stored_signature[0]!r}"
 
     @property
     def sentence(self) -> str:
         if self.verdict.decision is Decision.FAIL:
             return f"failed again: {'the same bug' if self.is_same_bug else 'another bug'} ({self.verdict.outcome})"
         if self.verdict.decision is Decision.PASS:
-            return f"passes now: it was {self._stored_failure} when it was stored"
+            return f"passes now: it {self._stored_failure} when it was stored"
         if self.verdict.decision is Decision.ERROR and self.is_same_bug:
             return f"error again: {self.verdict.message}"
         return f"{self.verdict.decision}: {self.verdict.message}"
 
 
 def _anywhere(signature: tuple[str, str, str]) -> tuple[str, str, str]:
-    """A signature without the directory of its line: a stored source is judged elsewhere than it lay."""
-    return signature[0], normalise_message(signature[1]), signature[2].rpartition("/")[2]
+    """A signature without the directory of its line: a stored source is judged elsewhere than it lay. The message of a stray access
+    as it is, and as it was until November 2026."""
+    message = re.sub(r" such elements, first at (\[[^]]*\]) of the tile", r" of the tile's elements, first at \1", signature[1])
+    return signature[0], normalise_message(message), signature[2].rpartition("/")[2]
 
 
 class InThisProcess:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bitverdict.harness.model.log_lines import Log, case_count
+from bitverdict.harness.model.paths import path_from_here
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision
 from bitverdict.harness.session.tally import OWN_BUCKETS, Row, Tally, own_share
 
@@ -122,13 +123,13 @@ def time_line(tally: Tally) -> str:
     return f"{pace}time in workers: {', '.join(parts)}; the harness's own ({' + '.join(OWN_BUCKETS)}): {share:.0%}"
 
 
-def target_text(tally: Tally) -> str:
-    """How many cases each target judged, and how long it took: what one reads of a run whose table nobody asked for."""
+def target_text(tally: Tally, seconds: float) -> str:
+    """How many cases each target judged, and how long all of it took: what one reads of a run whose table nobody asked for."""
     counts = Counter[str]()
     for row in tally.rows.values():
         counts[row.target] += row.cases - row.decisions[Decision.NOT_RUN]
     numbers = ", ".join(f"{target} {count:,}" for target, count in sorted(counts.items()) if count)
-    return f"{numbers} in {tally.wall:.1f} s; -v for the table" if numbers else ""
+    return f"{numbers} in {seconds:.1f} s; -v for the table" if numbers else ""
 
 
 def _fold_not_run(tally: Tally) -> list[str]:
@@ -142,8 +143,9 @@ def _fold_not_run(tally: Tally) -> list[str]:
     return [folded, *(line for line in lines if line not in not_run)]
 
 
-def show(report_console: Console, tally: Tally, *, coverage: bool = False, with_table: bool = False) -> None:
-    """What a run came to, the last line in one sentence. `with_table`: and the table, what its columns say, where time went."""
+def show(report_console: Console, tally: Tally, seconds: float, *, coverage: bool = False, with_table: bool = False) -> None:
+    """What a run of so many `seconds` came to, the last line in one sentence. `with_table`: and the table, what its columns say,
+    where time went."""
     if with_table:
         report_console.print(table(tally, report_console))
     if tally.discrimination.places:
@@ -160,10 +162,11 @@ def show(report_console: Console, tally: Tally, *, coverage: bool = False, with_
     if coverage:
         report_console.print("\n".join(coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
-        report_console.print(f"advice ({case_count(count)}): {advice}", markup=False)
+        line = f"advice ({case_count(count)}): {path_from_here(advice)}"
+        report_console.print(line, markup=False, soft_wrap=not report_console.is_terminal)
     if where_time_went := time_line(tally) if with_table else "":
         report_console.print(where_time_went, markup=False, style="dim", soft_wrap=not report_console.is_terminal)
-    by_target = "" if with_table else target_text(tally)
+    by_target = "" if with_table else target_text(tally, seconds)
     sentence = Text.assemble((tally.sentence(), "bold"), (f" ({by_target})" if by_target else "", "dim"))
     report_console.print(sentence, soft_wrap=not report_console.is_terminal)
 

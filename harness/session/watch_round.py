@@ -101,9 +101,8 @@ class WatchTarget:
                 contract = name
             else:
                 raise UsageError(
-                    f"{launcher}: is a {type(loaded_object).__name__}; name the kernel by whose "
-                    f"mathematics it is judged, for example: "
-                    f"watch {launcher} matmul"
+                    f"{launcher}: is a {type(loaded_object).__name__}; name the kernel by whose mathematics it is judged, for "
+                    f"example: watch {launcher} matmul; or write a test of it: bitverdict run {launcher} says how"
                 )
         if launcher:
             check_launcher(resolve(contract), launcher)

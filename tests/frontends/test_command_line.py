@@ -15,6 +15,7 @@ import pytest
 from triton._C.libtriton import ir
 
 from bitverdict.harness.frontends import cli_demo
+from bitverdict.harness.frontends import main as main_module
 from bitverdict.harness.frontends.main import COMMANDS, main
 from tests.support.interrupts import answering
 
@@ -191,6 +192,8 @@ BAD = [
     (["replay", "{tmp}/version.json"], "version 99, this checkout reads version 2"),
     (["replay", "{tmp}/case.json"], "case of version None: this checkout reads version 1"),
     (["promote", "{tmp}/cut.json"], "is not JSON"),
+    (["replay", "{tmp}/whole.json", "{tmp}/cut.json", "--html", "a.html"], "a page is of one case; leave out all but "),
+    (["ci", "{tmp}/mine.py"], "is no journal of a run; give a file or a folder such as .bitverdict/journal"),
 ]
 
 
@@ -219,7 +222,8 @@ def test_bad_input_is_one_line_with_a_remedy_and_leaves_no_file(
         (["rnu"], "did you mean 'run'?"),
         (["run", "--profile", "quik"], "did you mean 'quick'?"),
         (["run", "--max-case-s"], "unrecognized arguments: --max-case-s (did you mean '--max-cases'?)"),
-        (["run", "--frobnicate"], "unrecognized arguments: --frobnicate\n"),
+        (["run", "--frobnicate"], "unrecognized arguments: --frobnicate; bitverdict run --help lists what it takes\n"),
+        (["trace", "a.py:f", "-o", "x"], "unrecognized arguments: -o x; bitverdict trace --help lists what it takes\n"),
     ],
 )
 def test_a_command_or_an_option_that_is_misspelt_gets_the_nearest(
@@ -301,6 +305,11 @@ def test_a_whole_reproducer_with_a_space_in_its_path_is_judged(tmp_path: Path, c
     assert main(["replay", str(path)]) == 1
     line = next(line for line in capsys.readouterr().out.splitlines() if "replay: " in line).strip()
     assert shlex.split(line.removeprefix("replay: ")) == ["bitverdict", "replay", str(path)]
+    right = tmp_path / "right.json"
+    right.write_text(json.dumps(edited({"case": {"schedule": "drawn:-3 on 2"}})))
+    for several, status in (([right, path], 1), ([right, right], 0)):
+        assert main(["replay", *map(str, several)]) == status
+        assert len(re.findall("^(?:failed again|passes now): ", capsys.readouterr().out, re.MULTILINE)) == 2
 
 
 def test_a_reproducer_tells_what_was_executed(state: Path) -> None:
@@ -333,6 +342,7 @@ def test_the_demo_passes_what_is_right_and_fails_what_has_no_mask(
     right, wrong = capsys.readouterr().out.split("$ bitverdict run ")[1:]
     assert "24 pass" in right and "FAIL" not in right
     assert "FAIL test_without_mask.py:test_row_sums on emulated:sm_90: stray read" in wrong
+    assert main(["replay", re.search(r"bitverdict replay (\S+)", wrong)[1]]) == 1, "the line that it prints"
     monkeypatch.setattr(cli_demo, "_MASK", "mask=at <= n")  # nothing is taken away: both pass
     assert main(["demo"]) == 3
 
@@ -345,13 +355,15 @@ def test_help_lists_each_command_once_under_five_headings(capsys: pytest.Capture
     assert sorted(name for name, _ in listed if name) == sorted(COMMANDS) and len({each.group for each in COMMANDS.values()}) == 5
 
 
-def test_a_command_of_maintainers_is_found_under_lab(capsys: pytest.CaptureFixture) -> None:
+def test_a_command_of_maintainers_is_found_under_lab(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["lab", "pages", "nope"], ["pages", "nope"]):
         assert main(words) == 2 and "page 'nope': is not printed" in capsys.readouterr().err
     for words, status in (["lab", "run"], 2), (["lab"], 0), (["lab", "--help"], 0):
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == status
+    monkeypatch.setattr(main_module, "has_laboratory", lambda: False)  # as a wheel
+    assert main(["lab"]) == 2 and "error: lab is of the laboratory: it needs a checkout" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])

@@ -302,6 +302,16 @@ def test_a_script_runs_with_its_arguments_and_its_own_status(tmp_path: Path, wor
         assert "0 faults" in done.stderr
 
 
+@pytest.mark.parametrize(("text", "frames"), [("import gone", 1), ("def f(:", 1), ("def f():\n    raise ValueError\nf()", 2)])
+@pytest.mark.share(2)
+def test_what_a_script_raises_is_told_as_by_python(tmp_path: Path, text: str, frames: int) -> None:
+    (tmp_path / "script.py").write_text(text)
+    command = [sys.executable, "-m", "bitverdict", "exec", "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 1 and "not judged" not in done.stderr, done.stderr
+    assert re.findall(r'File "(.*?)"', done.stderr) == ["script.py"] * frames
+
+
 @pytest.mark.share(4)
 def test_exec_records_one_launch_of_each_specialisation(tmp_path: Path) -> None:
     """They replay: in their own process, from the bytes before the launch, without the script."""
@@ -355,6 +365,8 @@ def test_a_launch_beyond_the_limit_ends_as_too_large_and_the_tests_go_on(tmp_pat
 @pytest.mark.parametrize(("words", "said"), [
     (["exec", "--limit", "0", "a.py"], "above 0; write 30s"), (["exec", "--limit", "soon", "a.py"], "above 0; write 30s"),
     (["exec"], "names no program"), (["exec", "gone.py"], "there is no file gone.py"),
+    (["exec", "--where", "add", "a.py"], "give --record DIR too"),
+    (["exec", "-m", "gone"], "exec -m gone: no module is called so here"),
     (["exec", "--target", "sm_1", "a.py"], "sm_1"), (["exec", "--schedules", "0", "a.py"], "must be 1 or more"),
 ])  # fmt: skip
 def test_what_cannot_be_run_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:

@@ -128,8 +128,8 @@ def test_faults_under_emulation_are_verdicts(tmp_path: Path) -> None:
 
 def test_matchers_find_the_places_of_pytest() -> None:
     """The line is one that pytest printed (tests/contracts/test_bug_reports.py holds its form)."""
-    printed = "FAILED test_kern.py::test_softmax[sm_90] - Failed: kern.py:10: stray read: x[3] is read, beyond its 3 elements"
-    assert found_places(printed) == {("stray read: x[3] is read, beyond its 3 elements", "kern.py", "10")}
+    printed = "FAILED test_kern.py::test_softmax[sm_90] - stray read at kern.py:10: x[3] is read, beyond its 3 elements"
+    assert found_places(printed) == {("x[3] is read, beyond its 3 elements", "kern.py", "10")}
 
 
 def test_a_line_of_another_kind_is_no_event() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
@@ -86,6 +88,27 @@ MISUSES: dict[str, tuple[Callable[[], object], str]] = {
         "write xp.maximum(x, 0)",
     ),
     "of a launch, no xp": (right(twice, (torch.ones(3),), reference=lambda x: x), "it is called with xp and the operands"),
+    "choice of a text": (draws(lambda draw: draw.choice("fp16")), "a tuple of at least one"),
+    "scalar of texts": (draws(lambda draw: draw.scalar("1", 2)), "draw.scalar('1', 2): must be numbers"),
+    "around as text": (draws(lambda draw: draw.size(1, 10, around="64")), "must be integers; divide by //"),  # type: ignore[arg-type]
+    "no multiple between": (draws(lambda draw: draw.size(1, 10, multiple_of=64)), "with a multiple of multiple_of between them"),
+    "values backwards": (draws(lambda draw: draw.tensor("fp16", 3, values=(2, 1))), "or (low, high), low at most high"),
+    "values as texts": (draws(lambda draw: draw.tensor("fp16", 3, values=("a", "b"))), "or (low, high), low at most high"),
+    "offset as text": (draws(lambda draw: draw.tensor("fp16", 3, offset="x")), "must be an integer, the elements before the first"),
+    "integers of fp16": (draws(lambda draw: draw.integers(3, 0, 5, dtype="fp16")), "must be one of int8, int16"),
+    "more distinct than there are": (draws(lambda draw: draw.indices(4, 2, distinct=True)), "at least the number of indices"),
+    "probability of a flag": (draws(lambda draw: draw.flag(0.5)), "draw.flag() takes 1 positional argument"),
+    "output of shape and dtype": (draws(lambda draw: draw.output((3,), "fp16")), "dtype (3,): unknown; use one of fp32, fp16"),
+    "strides of another shape": (
+        draws(lambda draw: draw.tensor("fp16", 3, strides=draw.tensor("fp16", 4))),
+        "or a tensor that draw gave before, of the same shape",
+    ),
+    "dim": (refers(lambda xp, x: xp.sum(x, dim=1)), "unexpected keyword argument 'dim' (test_misuse.py:"),
+    "keepdim": (refers(lambda xp, x: xp.max(x, axis=1, keepdim=True)), "; write keepdims="),
+    "function of NumPy": (refers(lambda xp, x: np.exp(x)), "numpy.exp: use the function of xp"),
+    "function of math": (refers(lambda xp, x: math.sqrt(x)), "use where"),
+    "assignment to an element": (refers(lambda xp, x: x.__setitem__(0, 1)), "a reference changes no array; use where or concat"),
+    "operand of another kind": (right(twice, ("abc",)), "must be a tensor, an array of NumPy or a number"),
     "unknown like": (lambda: bv.test(twice, like="sofmax"), "did you mean 'softmax'?"),
     "no launcher": (lambda: bv.test(3, like="softmax"), "must be a function that launches a kernel"),  # type: ignore[arg-type]
 }

@@ -3,9 +3,11 @@ rounded what; what it does not have it names."""
 
 from __future__ import annotations
 
+import linecache
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -259,6 +261,28 @@ def test_outside_of_an_emulated_gpu_it_says_what_to_write() -> None:
         bv.trace(halves_kernel[(1,)])
     with bv.emulated("sm_90"), pytest.raises(ValueError, match="it launches nothing; give kernel"):
         bv.trace(launch_nothing)
+    for no_launch in (halves_kernel, None, 3):
+        with bv.emulated("emulated:sm_90"), pytest.raises(ValueError, match=r"is no launch; write bv\.trace\(kernel\[grid\]"):
+            bv.trace(no_launch)
+
+
+CELL = """import triton
+import triton.language as tl
+@triton.jit
+def cell_kernel(x):
+    at = tl.arange(0, 8)
+    tl.store(x + at, tl.load(x + at) * 2)
+"""
+
+
+def test_the_page_has_the_source_of_a_notebooks_cell() -> None:
+    """A cell is no file: its text lies in Python's own cache of lines."""
+    name, cell = "/nowhere/ipykernel_1/2.py", dict[str, Any]()
+    linecache.cache[name] = len(CELL), None, CELL.splitlines(keepends=True), name
+    exec(compile(CELL, name, "exec"), cell)
+    with bv.emulated("sm_90"):
+        page = trace_page(bv.trace(cell["cell_kernel"][(1,)], torch.ones(8, device="cuda")))
+    assert page.count('<tr data-line="/nowhere/ipykernel_1/2.py:') == 6 and "tl.store" in page
 
 
 HERE = traced_launches.__file__

@@ -217,3 +217,13 @@ def test_a_mask_over_other_indices_is_no_help(tmp_path: Path) -> None:
     same = text.replace("b = tl.load(b_ptrs, mask=offs_k[:, None]", "b = tl.load(a_ptrs, mask=offs_k[None, :]")
     same = same.replace("a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k, other=0.0)", "a = tl.load(a_ptrs)")
     assert help_for(same, line, tmp_path).endswith(f"line {line + 1}, with the same index, has mask=offs_k[None, :] < K - k")
+
+
+def test_a_detail_that_the_sentence_has_is_told_once() -> None:
+    details = {"program": "(1, 0, 0)", "argument": "x", "offset": 12, "schedule": "eager", "timeline": ["=> step 3  found here"]}
+    message = "read at byte 12 of x, which its sizes and strides do not reach; 1 of the tile's elements, in program (1, 0, 0)"
+    others = details | {"program": "(2, 0, 0)", "offset": 1, "schedule": "latest", "timeline": ["step 2", "=> step 3"]}
+    for each, count in ((details, 0), (others, 4)):
+        verdict = Verdict(decision=Decision.FAIL, outcome=Outcome.STRAY_READ, message=message, details=each)
+        told = text_of(failure_report("mine", "emulated:sm_90", case(schedule="eager"), verdict, [], "replay")).splitlines()
+        assert sum(line.startswith(tuple(f"  {name}: " for name in details)) for line in told) == count, told

@@ -81,18 +81,22 @@ def test_a_gpu_is_come_to_by_its_own_tools() -> None:
 
 
 @pytest.mark.share(4)
-@pytest.mark.parametrize("faulty", [True, False])
-def test_pdb_opens_at_the_kernels_line_where_a_launch_faults(faulty: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("faulty", "debugger"), [(True, ""), (False, ""), (True, "IPython.core.debugger:Pdb")])
+def test_a_debugger_opens_at_the_kernels_line_where_a_launch_faults(faulty: bool, debugger: str, tmp_path: Path) -> None:
+    if debugger:
+        pytest.importorskip("IPython", reason="IPython is not installed")
+    words = ["--pdbcls", debugger] if debugger else []
     found = Verdict(decision=Decision.FAIL, outcome=Outcome.MISALIGNED_ADDRESS, basis=Basis.OBSERVED_FAULT)
     told = reproducers.reproducer_of(faulting("misaligned address", faulty=faulty), "emulated:sm_90", found)
     done = subprocess.run(
-        [sys.executable, "-m", "bitverdict", "replay", "--pdb", str(reproducers.write(told, tmp_path))],
+        [sys.executable, "-m", "bitverdict", "replay", "--pdb", *words, str(reproducers.write(told, tmp_path))],
         cwd=CHECKOUT,
-        input="p sorted(locals())\nq\n",
+        input="p sorted(locals())\nq\n" + "y\n" * bool(debugger),
         capture_output=True,
         text=True,
         env=os.environ | {"BITVERDICT_STATE": str(tmp_path)},
     )
-    at_the_kernel = re.search(r"> \S+/faulting_kernels\.py\(\d+\)", done.stdout) is not None
-    assert at_the_kernel is faulty and ("(Pdb)" in done.stdout) is faulty, done.stdout + done.stderr
+    shown = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)
+    at_the_kernel = re.search(r"> \S+/faulting_kernels\.py\(\d+\)", shown) is not None
+    assert at_the_kernel is faulty and (("ipdb>" if debugger else "(Pdb)") in shown) is faulty, done.stdout + done.stderr
     assert ("no fault ended the launch" in done.stdout) is not faulty

@@ -111,10 +111,10 @@ def test_what_was_not_run_is_one_line_where_there_is_much_of_it(capsys: pytest.C
         tally = counted(R)
         for number in range(count):
             tally.not_run(f"gather{number}", "sm_80", "lacks gather4")
-        report.show(report.console(), tally, with_table=with_table)
+        report.show(report.console(), tally, 2.5, with_table=with_table)
         out = capsys.readouterr().out
         assert out.count("\nnot run: ") + out.startswith("not run: ") == lines and ("gather3" in out) == (with_table and count == 4)
-        assert report.target_text(tally).startswith("host 1 in ")
+        assert report.target_text(tally, 2.5) == "host 1 in 2.5 s; -v for the table"
         assert ("Verdicts" in out) == ("basis, and in how many cases" in out) == with_table
     assert "not run: 4 pairs of a kernel and a target, for a missing feature (4 kernels; -v names them)" in report._fold_not_run(
         tally

@@ -68,6 +68,10 @@ def assign(reference: Callable[..., object], entries: Sequence[Entry]) -> Argume
     )
 
 
+_KEYWORDS = {"dim": "axis", "keepdim": "keepdims", "dims": "axes"}
+"""Words of torch -> those of the array API standard."""
+
+
 @contextmanager
 def reference_errors() -> Iterator[None]:
     """What a reference raises while it is traced is a usage error, which says where and what to write."""
@@ -81,7 +85,9 @@ def reference_errors() -> Iterator[None]:
         raise UsageError(f"the reference cannot be traced: {error}{_line_of(error)}") from None
     except Exception as error:
         raised = f"the reference raises {type(error).__name__}: {' '.join(str(error).split())[:200]}{_line_of(error)}"
-        raise UsageError(f"{raised}; it is called with xp and the operands that the body draws, in their order") from None
+        words = [f"write {right}=" for wrong, right in _KEYWORDS.items() if f"keyword argument '{wrong}'" in str(error)]
+        remedy = words[0] if words else "it is called with xp and the operands that the body draws, in their order"
+        raise UsageError(f"{raised}; {remedy}") from None
 
 
 def _line_of(error: Exception) -> str:

@@ -70,9 +70,9 @@ class Draw:
 
     def choice(self, values: Iterable[Choice], *, name: str = "") -> Choice:
         """One of `values` (numbers, texts, truths or None), the plainest first: a failing case is reduced towards it."""
-        listed = tuple(values)
+        listed = () if isinstance(values, str) else tuple(values)
         if not listed or not all(isinstance(value, int | float | str | bool | None) for value in listed):
-            raise UsageError(f"draw.choice({listed!r:.100}): must be given numbers, texts, truths or None, at least one")
+            raise UsageError(f"draw.choice({values!r:.100}): must be given numbers, texts, truths or None, a tuple of at least one")
         return self._decide("choice", name, OneOfValues(listed), listed)
 
     def flag(self, *, name: str = "") -> bool:
@@ -81,6 +81,8 @@ class Draw:
 
     def scalar(self, low: float, high: float, *, name: str = "") -> float:
         """A number from `low` to `high` that fp32 holds; 0, 1 and the ends come often."""
+        if not all(isinstance(each, int | float) for each in (low, high)):
+            raise UsageError(f"draw.scalar({low!r}, {high!r}): must be numbers")
         least, most = _inside(low, np.inf), _inside(high, -np.inf)
         if not least <= most:
             raise UsageError(f"draw.scalar({low}, {high}): low must be at most high, with a number between them that fp32 holds")
@@ -110,6 +112,8 @@ class Draw:
         was drawn before, of the same shape, for strides that are always equal. `offset`: elements before the first.
         """
         format_name, sizes = format_of(dtype), _shape(shape)
+        if not isinstance(offset, int):
+            raise UsageError(f"draw.tensor(offset={offset!r}): must be an integer, the elements before the first")
         checked_values, strides = check_values(values), self._strides if strides is None else strides
         if not isinstance(strides, str | None):
             return self._tensor_with_strides_of(strides, (checked_values, offset), format_name, sizes, offset, name)

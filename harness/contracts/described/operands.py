@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,13 @@ def check_values(values: object) -> Any:
     """`values` of a tensor as its record holds it. UsageError for no regime and no range."""
     if values is None or values in _REGIMES:
         return values
-    if isinstance(values, tuple | list) and len(values) == 2 and float(values[0]) <= float(values[1]):
-        return (float(values[0]), float(values[1]))
-    raise UsageError(f"draw.tensor(values={values!r:.100}): must be a regime ({', '.join(_REGIMES)}) or (low, high)")
+    if isinstance(values, tuple | list) and len(values) == 2 and all(isinstance(each, Real) for each in values):
+        low, high = map(float, values)
+        if low <= high:
+            return low, high
+    raise UsageError(
+        f"draw.tensor(values={values!r:.100}): must be a regime ({', '.join(_REGIMES)}) or (low, high), low at most high"
+    )
 
 
 def check_regimes(names: Iterable[str]) -> None:

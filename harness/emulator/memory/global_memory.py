@@ -604,8 +604,8 @@ def _stray(
     return EmulatedFault(
         f"stray {verb}",
         f"{verb} at byte {first_place - region.low} of {region.name}, which its sizes and strides do "
-        f"not reach (it spans {region.high - region.low} bytes); {int(bad_lanes.sum())} such elements, first at "
-        f"{where.tolist()} of the tile, in program {agent.place}",
+        f"not reach (it spans {region.high - region.low} bytes); {int(bad_lanes.sum())} of the tile's elements, first at "
+        f"{where.tolist()}, in program {agent.place}",
         op.location,
         {
             "operation": op.brief,

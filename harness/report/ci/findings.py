@@ -90,6 +90,8 @@ def journals(paths: Iterable[Path]) -> list[Path]:
         inside = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
         if not path.exists() or not inside:
             raise UsageError(f"ci {path}: there is no journal; judge first, or name a folder such as .bitverdict/journal")
+        if inside == [path] and not any(records(path)):
+            raise UsageError(f"ci {path}: is no journal of a run; give a file or a folder such as .bitverdict/journal")
         files += inside
     return list(dict.fromkeys(files))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from bitverdict import __version__
+from bitverdict.harness.model.log_lines import case_count, count_text
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.report.ci.findings import ClauseFinding, JournalFindings
 from bitverdict.harness.session.result_files import JUnit, printable
@@ -40,7 +41,8 @@ def summary(journal_findings: JournalFindings) -> str:
         counts[each.verdict.decision] += 1
         counts["words"] += each.verdict.words
     shown = (Decision.PASS, Decision.FAIL, Decision.INCONCLUSIVE, Decision.ERROR, Decision.NOT_RUN)
-    lines = ["## bitverdict", "", f"{len(journal_findings.judged)} cases judged, {len(journal_findings.findings)} findings", ""]
+    findings = count_text(len(journal_findings.findings), "finding")
+    lines = ["## bitverdict", "", f"{case_count(len(journal_findings.judged))} judged, {findings}", ""]
     lines += [f"| kernel | target | {' | '.join(shown)} | words compared |", f"| --- | --- |{' ---: |' * (len(shown) + 1)}"]
     for (name, target), counts in sorted(places.items()):
         numbers = " | ".join(str(counts[decision]) for decision in shown)

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from bitverdict.harness.model.usage import UsageError
@@ -26,15 +27,18 @@ def task_of(line: str) -> Task:
     return Task(line, partial(_exit_text, program_of(words)))
 
 
-def program_of(words: list[str]) -> Callable[[], object]:
+def program_of(words: list[str], command: str = "task") -> Callable[[], object]:
     """What runs the file or the module that `words` begin with, with the rest as its arguments, as Python would. UsageError where
     they name none."""
     if words[:1] == ["-m"] and len(words) > 1:
+        sys.path.insert(0, os.getcwd())
+        if find_spec(words[1].partition(".")[0]) is None:
+            raise UsageError(f"{command} -m {words[1]}: no module is called so here; give one that python -m {words[1]} would run")
         return partial(_module, words[1], words[2:])
     if not words or not words[0].endswith(".py"):
-        raise UsageError(f"task {shlex.join(words)!r}: must be 'FILE.py ...', '-m MODULE ...' or 'pytest ...'")
+        raise UsageError(f"{command} {shlex.join(words)!r}: must be 'FILE.py ...', '-m MODULE ...' or 'pytest ...'")
     if not Path(words[0]).is_file():
-        raise UsageError(f"task {shlex.join(words)!r}: there is no file {words[0]}")
+        raise UsageError(f"{command} {words[0]}: there is no file {words[0]}; give a path to an existing Python file")
     return partial(_file, words[0], words[1:])
 
 
@@ -45,7 +49,6 @@ def _file(path: str, words: list[str]) -> None:
 
 
 def _module(name: str, words: list[str]) -> None:
-    sys.path.insert(0, os.getcwd())
     sys.argv = [name, *words]
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 

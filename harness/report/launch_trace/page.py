@@ -72,7 +72,7 @@ def _sources(rows: Sequence[TileLine], events: Sequence[Mapping]) -> list[dict[s
     marks: dict[str, dict[int, str]] = {}
     for location in (*(row.location for row in rows), *(event["line"] for event in events)):
         file, _, line = location.rpartition(":")
-        if line.isdigit() and Path(file).is_file():
+        if line.isdigit():
             marks.setdefault(file, {})[int(line)] = ""
     return [{**listing, "path": file} for file, at in marks.items() if (listing := listing_of(Path(file), at)) is not None]
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from triton.runtime.jit import KernelInterface
+
 from bitverdict.harness.emulator.cuda_runtime import entered_device, is_entered
 from bitverdict.harness.emulator.cuda_tensors import inside
 from bitverdict.harness.emulator.device_probe import ChipEvent, DeviceProbe, LaunchRun, WordAccess
@@ -154,6 +156,8 @@ def trace(
     """
     if not is_entered():
         raise BadArgument("trace: no emulated GPU is entered; write it inside of `with bv.emulated('sm_90'):`")
+    if isinstance(kernel, KernelInterface) or not callable(kernel):
+        raise BadArgument(f"trace: {type(kernel).__name__} is no launch; write bv.trace(kernel[grid], x, y, n, BLOCK=64)")
     device = entered_device()
     tensors = [inside(value) for value in map(_tensor_of, (*arguments, *options.values())) if value is not None]
     before = [tensor.clone() for tensor in tensors]
