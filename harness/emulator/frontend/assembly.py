@@ -134,14 +134,15 @@ def placed_columns(text: str) -> tuple[str, dict[int, tuple[int, int]]]:
         if place := _COLUMN.match(raw):
             number = numbers.setdefault((int(place[2]), int(place[3])), len(numbers) + 1)
             raw = f"{place[1]}{number} 1"
-        elif raw.startswith("$") and raw.rstrip().partition("//")[0].rstrip().endswith(":"):
-            output_lines.append(f"\t{LABEL} \t{raw.partition(':')[0]};")
+        elif label := _LABEL.match(raw):
+            output_lines.append(f"\t{LABEL} \t{label[1]};")
         output_lines.append(raw)
     return "\n".join(output_lines) + "\n", {number - 1: mark for mark, number in numbers.items()}
 
 
 LABEL = "label"
 """The instruction, of no PTX, that `placed_columns` puts where a label stands."""
+_LABEL = re.compile(r"\s*([$%]\w+):\s*(?://.*)?$")  # of LLVM's, or of inline assembly that `flatten` has given names of its own
 _COLUMN = re.compile(r"(\s*\.loc\s+\d+ )(\d+) (\d+)")
 
 

@@ -154,7 +154,8 @@ class FoldCode:
 
 def _writers_before(statements: list[Instruction]) -> dict[tuple[int, str], list[int]]:
     """The numbers of the statements that may have written a register before a block, by the block and the register, where several
-    blocks write it. A block ends at a label or behind a branch."""
+    blocks write it. A block ends at a label or behind a branch. A branch inside of inline assembly, as of a wait, may be the one
+    that goes on: its label is no label of the program, and what the assembly loops over are registers of its own."""
     block_writes, entries, jumps, falls = [dict[str, int]()], dict[str, int](), list[tuple[int, str]](), set[int]()
     for number, statement in enumerate(statements):
         if statement.opcode == LABEL:
@@ -164,12 +165,14 @@ def _writers_before(statements: list[Instruction]) -> dict[tuple[int, str], list
             continue
         block_writes[-1] |= dict.fromkeys(statement.writes, number)
         if statement.opcode.startswith("bra"):
-            jumps.append((len(block_writes) - 1, statement.reads[-1]))
-            falls |= set() if statement.opcode.endswith(".uni") else {len(block_writes)}
+            label = statement.reads[-1]
+            jumps.append((len(block_writes) - 1, label))
+            falls |= set() if statement.opcode.endswith(".uni") and label.startswith("$") else {len(block_writes)}
             block_writes.append({})
     before = [{block - 1} & {start - 1 for start in falls} for block in range(len(block_writes))]
     for block, label in jumps:
-        before[entries[label]].add(block)
+        if label in entries:
+            before[entries[label]].add(block)
     counts = Counter(name for names in block_writes for name in names)
     writers = dict[tuple[int, str], list[int]]()
     for name in (name for name, count in counts.items() if count > 1 and name.startswith("%")):

@@ -232,6 +232,34 @@ JOINED_LOADS = """
 """
 
 
+WAIT = """\
+\t{
+\t@!%p1 bra.uni skipWait;
+\t.reg .pred complete;
+\twaitLoop:
+\tmbarrier.try_wait.parity.shared::cta.b64 complete, [%r9], %r8;
+\t@!complete bra.uni waitLoop;
+\tskipWait:
+\t}
+"""
+INNER_LOOP = """\
+%inline0_1:
+\tadd.s32 \t%inline0_2, %inline0_2, 1;
+\t@%inline0_3 bra.uni %inline0_1;
+"""
+
+
+@pytest.mark.parametrize("assembly", [WAIT, INNER_LOOP])
+def test_a_loop_around_inline_assembly_with_labels_carries_its_registers(assembly):
+    """As of a wait under a predicate, whose labels are in each wait: what goes around the loop is read behind it."""
+    text = f"\tmov.b32 \t%r1, 1;\n\tmov.b32 \t%inline0_2, 0;\n$L__BB0_1:\n{assembly}\tadd.s32 \t%r2, %r1, 1;\n"
+    code = FoldCode.from_ptx(text + "\tadd.s32 \t%r1, %r2, 1;\n\t@%p2 bra \t$L__BB0_1;\n", set())
+    written = {each.writes[0]: each for each, _ in code.marked_instructions if each.writes}
+    assert [each.opcode for each in code.definitions[written["%r2"].reads[0]]] == ["mov.b32", "add.s32"]
+    if assembly is INNER_LOOP:
+        assert [each.opcode for each in code.definitions[written["%inline0_2"].reads[0]]] == ["mov.b32", "add.s32"]
+
+
 @pytest.mark.parametrize("knows_addresses", [True, False])
 def test_loads_under_one_mark_are_told_apart_by_their_addresses(knows_addresses):
     """LLVM joins two loads and splits them again, the later one first. By its mark each would be the other, or both."""
