@@ -159,7 +159,7 @@ def test_hypothesis_draws_cases_that_the_contract_reads() -> None:
 
 
 def test_a_scalar_is_a_number_of_fp32_between_ends_that_are_none() -> None:
-    contract = described(lambda draw: (draw.scalar(0.1, 0.9), draw.tensor("fp16", 2)))
+    contract = described(lambda draw: (draw.scalar(np.float32(0.1), 0.9), draw.tensor("fp16", 2, offset=np.int64(3))))
     met: list[float] = []
 
     @hypothesis.settings(max_examples=20, database=None, derandomize=True)

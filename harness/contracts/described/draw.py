@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -81,7 +82,7 @@ class Draw:
 
     def scalar(self, low: float, high: float, *, name: str = "") -> float:
         """A number from `low` to `high` that fp32 holds; 0, 1 and the ends come often."""
-        if not all(isinstance(each, int | float) for each in (low, high)):
+        if not all(isinstance(each, numbers.Real) for each in (low, high)):
             raise UsageError(f"draw.scalar({low!r}, {high!r}): must be numbers")
         least, most = _inside(low, np.inf), _inside(high, -np.inf)
         if not least <= most:
@@ -112,9 +113,9 @@ class Draw:
         was drawn before, of the same shape, for strides that are always equal. `offset`: elements before the first.
         """
         format_name, sizes = format_of(dtype), _shape(shape)
-        if not isinstance(offset, int):
+        if not isinstance(offset, numbers.Integral):
             raise UsageError(f"draw.tensor(offset={offset!r}): must be an integer, the elements before the first")
-        checked_values, strides = check_values(values), self._strides if strides is None else strides
+        offset, checked_values, strides = int(offset), check_values(values), self._strides if strides is None else strides
         if not isinstance(strides, str | None):
             return self._tensor_with_strides_of(strides, (checked_values, offset), format_name, sizes, offset, name)
         if strides not in STRIDES:
