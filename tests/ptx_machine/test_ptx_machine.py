@@ -55,7 +55,8 @@ def replaced_once(text: str, replace: str, by: str) -> str:
 
 
 def launch(text: str, *values: object, grid: int = 1, block: int = 128, shared_bytes: int = 0) -> None:
-    with emulated("sm_80"):
+    """On the chip that the text is for."""
+    with emulated(text.partition(".target ")[2].split()[0]):
         ptx_kernel(text, "kernel", shared_bytes=shared_bytes)[grid, block](*values)
 
 
@@ -286,14 +287,14 @@ BEHIND_COPIES = kernel(
     cp.async.mbarrier.arrive.shared.b64 [%r6];
     mbarrier.arrive.shared.b64 %rd4, [%r6];
 LOOP:
-    mbarrier.test_wait.shared.b64 %p2, [%r6], %rd4;
+    mbarrier.try_wait.shared.b64 %p2, [%r6], %rd4;
     @!%p2 bra LOOP;
     ld.shared.b32 %r20, [%r9+508];
     st.global.b32 [%rd3], %r20;""",
     "u64",
     "u64",
     shared=".shared .align 16 .b8 tile[512];\n.shared .align 8 .b64 come;",
-)
+).replace("sm_80", "sm_90")  # try_wait is of sm_90
 
 
 def test_an_arrival_behind_copies_is_one_beyond_the_count_or_one_of_it() -> None:
@@ -460,38 +461,36 @@ def test_a_barrier_reduces_over_the_threads_that_meet() -> None:
 
 
 def test_what_ptxas_does_not_take_is_refused_with_its_sentence() -> None:
-    """A guard of a register of 32 bits: the machine would run it. A version that no ptxas reads yet has no verdict."""
-    text = kernel("    st.global.b32 [%rd10], %r3;", "u64")
+    """The machine would run both. A version of PTX that no ptxas reads yet has no verdict."""
+    text = kernel("    mov.b32 %r4, 7; st.global.b32 [%rd10], %r4;", "u64")
+    wide = replaced_once(text, "st.global.b32 [%rd10], %r4", "st.global.b64 [%rd10], %r4")
+    large = replaced_once(text, ".address_size 64", ".address_size 64\n.shared .align 4 .b8 tile[65536];").replace(
+        "%r4, 7", "%r4, tile"
+    )
     for broken, said in (
-        (
-            text.replace("st.global.b32 [%rd10], %r3", "st.global.b16 [%rd10], %r3"),
-            "line 11; error   : Arguments mismatch for instruction 'st'",
-        ),
-        (replaced_once(text, "sm_80", "sm_80\n.shared .b8 tile[65536];"), "uses too much shared data"),
+        (wide, r"line \d+; error   : Arguments mismatch for instruction 'st'"),
+        (large, "uses too much shared data"),
     ):
         with pytest.raises(ValueError, match=f"ptxas does not take the PTX of kernel: .*{said}"):
-            launch(broken, torch.zeros(1, dtype=torch.int32), block=1)
+            launch(broken, torch.zeros(2, dtype=torch.int32), block=1)
     y = torch.zeros(1, dtype=torch.int32)
-    launch(text.replace(".version 8.5", ".version 99.0"), y, grid=3, block=1)
-    assert y.item() == 2
+    launch(replaced_once(text, ".version 8.5", ".version 99.0"), y, block=1)
+    assert y.item() == 7
 
 
 def test_a_struct_of_a_pointer_takes_its_tensor() -> None:
-    """As CuTe DSL makes it; and pointers as NVVM 20 declares them, a modifier apart from its instruction."""
-    text = kernel("    st.global .b32 [%rd10], %r3; st.global.b32 [%rd11], 7;", "u64", "u64")
-    text = replaced_once(text, ".param .u64 p0", ".param .align 8 .b8 p0[8]").replace(
-        ".param .u64 p1", ".param .u64 .ptr .align 1 p1"
-    )
+    """As CuTe DSL makes it; and a pointer as NVVM 20 declares it, a modifier apart from its instruction as TileLang writes it."""
+    text = kernel("    mov.b32 %r4, 7; st.global .b32 [%rd10], %r4; st.global.b32 [%rd11], %r4;", "u64", "u64")
+    text = replaced_once(text, ".param .u64 p0", ".param .align 8 .b8 p0[8]")
     x, y = torch.zeros(2, 1, dtype=torch.int32)
-    launch(text, x, y, grid=3, block=1)
-    assert (x.item(), y.item()) == (2, 7)
+    launch(replaced_once(text, ".param .u64 p1", ".param .u64 .ptr .align 1 p1"), x, y, block=1)
+    assert (x.item(), y.item()) == (7, 7)
 
 
 def test_a_vector_of_atomics_is_one_for_each_element() -> None:
     text = kernel("    mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f40000000;\n    red.global.add.v2.f32 [%rd10], {%f1, %f2};", "u64")
     out = torch.zeros(2)
-    with emulated("sm_90"):
-        ptx_kernel(text.replace("sm_80", "sm_90"))[3, 128](out)
+    launch(text.replace("sm_80", "sm_90"), out, grid=3)
     assert out.tolist() == [384.0, 768.0]
 
 
