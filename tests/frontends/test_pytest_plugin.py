@@ -331,7 +331,7 @@ def test_a_wrong_large_product_fails_and_its_words_are_not_counted(node_judge: N
     told: list[tuple[str, object]] = []
     with pytest.raises(pytest.fail.Exception, match="3 of 9 words differ"):
         node_judge.hold_large(node, told)
-    assert "tally" not in dict(told) and "bitverdict large" in str(dict(told)["replay"])
+    assert "tally" not in dict(told) and "bitverdict lab large" in str(dict(told)["replay"])
 
 
 def test_the_last_lines_count_words_of_passed_nodes_and_name_the_rest() -> None:
