@@ -1,8 +1,9 @@
 """Suites of other people's under `pytest --emulate`, as they are, and with faults planted into the kernels under them.
 
 Run: `python -m benchmarks.suites run FOLDER --results FILE [--suite NAME] [--only TEXT] [--sample N] [--seconds S] [--budget S]`,
-`... plant FOLDER --results FILE`, and `... page FOLDER --results FILE > docs/suites.md`. FOLDER holds a checkout a suite, by the
-names of `SUITES`; what their tests import (transformers, einops) must be importable. Nothing of them is part of this repository.
+`... plant FOLDER --results FILE`, `... compare FOLDER --results FILE`, and `... page FOLDER --results FILE > docs/suites.md`.
+FOLDER holds a checkout a suite, by the names of `SUITES`; what their tests import (transformers, einops) must be importable.
+Nothing of them is part of this repository.
 
 pytest collects a file once; each test then runs in a fork of that process, with a limit of processor seconds. `run` takes a sample
 of N cases of each test function (0: all), drawn, or with `--small` those whose parameters have the smallest product, a case of each
@@ -11,7 +12,9 @@ is spent, *not run*. A test that passes and launches nothing is told apart: it s
 of a kernel. With `--device NAME` a real GPU takes the same tests, in a process a
 file; the page tells which of them end otherwise there. `plant` writes one fault of `tests/faults/suites.py` after another into a
 copy and runs the tests that name the kernel: under `--emulate`, and in Triton's interpreter, where nothing but the test's own
-assertion judges. The same tests run without a fault, for false alarms.
+assertion judges. The same tests run without a fault, for false alarms. `compare` gives a sample to the emulated GPU with an empty
+cache, to it again, and to the interpreter, a process a file, as pytest does: the page compares processor seconds of those
+that pass by all of these.
 """
 
 # One file because a run, a planting and the page share the states of a test, and each is of no use without the others.
@@ -24,6 +27,8 @@ import os
 import random
 import re
 import shutil
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -48,6 +53,7 @@ WITHOUT_LAUNCH = "passed without a launch"
 LARGE, NOT_RUN, NOT_KNOWN = "too large", "not run", "not known"
 ENDED, NOT_COLLECTED = "process ended", "not collected"
 TO_THE_END = (PASSED, FAILED, FOUND)
+WAYS = "cold", "warm", "interpreter"
 EXAMINED = (
     "Missed, layer_norm's variance with its padding lanes: a value, no access. It adds mean²/1023, below the test's tolerance.",
     "Missed, glu's first half read without its mask: what is read is the second half, which the launch was given too, and lies "
@@ -80,12 +86,14 @@ EXAMINED = (
 
 
 class Limits(NamedTuple):
-    """Of a run: cases of each function (0: all), processor seconds of a test and of a file of tests (0: any), small cases alone."""
+    """Of a run: cases of each function (0: all), processor seconds of a test and of a file of tests (0: any), small cases alone,
+    a fork for each test."""
 
     sample: int
     seconds: float
     budget: float = 0.0
     small: bool = False
+    forks: bool = True
 
 
 @dataclass(frozen=True)
@@ -151,11 +159,31 @@ class ForkedTests:
             if ended.sent is None:
                 release_locks()
         else:
-            state = reports_of(item, nextitem)
+            state = within(self.limits.seconds, lambda: reports_of(item, nextitem))
             seconds = time.process_time() - begun
         self.spent += seconds
         self.tell({"test": item.nodeid, "seconds": round(seconds, 2), **state})
         return True
+
+
+def within(seconds: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `call` gives, or *too large* where it is ended after `seconds` of the processor."""
+    over = []
+
+    def end(*_: object) -> None:
+        over.append(True)
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)  # again each second: the test may catch it
+    try:
+        state = call()
+    except TimeoutError:
+        state = {}
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    return {"state": LARGE} if over else state
 
 
 def release_locks() -> None:
@@ -227,7 +255,7 @@ def in_suite(folder: str, path: tuple[str, ...], arguments: list[str], limits: L
     os.chdir(folder)
     sys.path[:0] = [str(Path(folder, each)) for each in path]
     results: list[dict[str, Any]] = []
-    plugins = [ForkedTests(limits, results.append, forks=way != "gpu")]
+    plugins = [ForkedTests(limits, results.append, forks=way != "gpu" and limits.forks)]
     words = [*OPTIONS, "--rootdir", folder, "--confcutdir", folder, *(EMULATE if way == "emulate" else ()), *arguments]
     if way != "interpreter":
         pytest.main(words, plugins=plugins)
@@ -336,6 +364,55 @@ def plant_faults(given: Any, done: set) -> None:
             server.close()
 
 
+def compare_speed(given: Any, done: set) -> None:
+    """A record a file of tests: the results of one sample by the ways of `WAYS`."""
+    limits = Limits(given.sample, given.seconds, given.budget, given.small, forks=False)
+    for name, suite in SUITES.items():
+        checkout = given.folder / name
+        files = [str(file.relative_to(checkout)) for file in sorted(checkout.glob(suite.tests)) if given.only in str(file)]
+        files = [file for file in files if ("compare", name, file) not in done]
+        if not files or given.suite not in ("", name):
+            continue
+        with tempfile.TemporaryDirectory() as cache:
+            os.environ |= {"TRITON_CACHE_DIR": cache, "BITVERDICT_STATE": str(Path(cache, "state"))}
+            servers = {"cold": Server(suite), "interpreter": Server(suite, "interpreter")}
+            servers["warm"] = servers["cold"]
+            for file in files:
+                record = {"what": "compare", "suite": name, "version": version_of(checkout), "file": file}
+                append(given.results, record | {way: servers[way].run(checkout, [file], limits) for way in WAYS})
+                print(f"{name} {file}", file=sys.stderr, flush=True)
+            servers["cold"].close()
+            servers["interpreter"].close()
+
+
+def beside_the_interpreter(compared: list[dict[str, Any]]) -> Iterator[str]:
+    """How many times as long as `--emulate` Triton's interpreter takes, over the tests that pass by all of `WAYS`."""
+    functions: dict[tuple[str, str], list[float]] = {}
+    states = Counter()
+    for each in compared:
+        by_way = [{test["test"]: test for test in each[way]} for way in WAYS]
+        for name in by_way[0].keys() & by_way[1].keys() & by_way[2].keys():
+            tests = [tests_[name] for tests_ in by_way]
+            if any(test["state"] != PASSED for test in tests[:2]):
+                continue
+            states[tests[2]["state"]] += 1
+            if tests[2]["state"] == PASSED:
+                seconds = functions.setdefault((each["suite"], name.partition("[")[0]), [0.0, 0.0, 0.0])
+                seconds[:] = [sum(pair) for pair in zip(seconds, (test["seconds"] for test in tests), strict=True)]
+    if not functions:
+        return
+    yield "\n## Beside Triton's interpreter\n"
+    others = ", ".join(f"{state} {count}" for state, count in states.most_common() if state != PASSED)
+    yield f"Of {states.total()} tests that pass under `--emulate` {states[PASSED]} pass in the interpreter ({others}):"
+    yield f"{len(functions)} functions. Processor seconds of a test, its fixtures and its reference included:\n"
+    yield "| | median ratio | not slower | slower |\n| --- | ---: | ---: | --- |"
+    for place, way in enumerate(WAYS[:2]):
+        ratios = {name: seconds[2] / max(seconds[place], 0.01) for name, seconds in functions.items()}
+        slower = [f"`{name.rpartition('::')[2]}` ({suite}, {ratio:.2f})" for (suite, name), ratio in ratios.items() if ratio < 1]
+        not_slower = f"{len(ratios) - len(slower)} ({(len(ratios) - len(slower)) / len(ratios):.0%})"
+        yield f"| {way} cache | {statistics.median(ratios.values()):.1f} | {not_slower} | {', '.join(slower)} |"
+
+
 def told(results: list[dict[str, Any]]) -> str:
     """The worst state of `results`, without those that were not run."""
     states = {each["state"] for each in results}
@@ -386,6 +463,7 @@ def page(given: Any) -> Iterator[str]:
         name = f"{suite} | {mine[0]['version']}" if suite else "all | "
         yield f"| {name} | {len(mine)} | {states.total():,} | {counts} | {launches:,} | {seconds:,.0f} | {to_the_end} |"
     yield from on_gpu(runs, [each for each in everything if each["what"] == "gpu"])
+    yield from beside_the_interpreter([each for each in everything if each["what"] == "compare"])
     yield "\nWhat did not pass:\n"
     for each in runs:
         wrong = [test for test in each["tests"] if test["state"] in (FAILED, FOUND, ENDED, REFUSED, NOT_COLLECTED)]
@@ -417,7 +495,7 @@ def page(given: Any) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     given = parse(
-        __doc__, "what=run|plant|page", "folder/", argv=arguments, suite="", only="",
+        __doc__, "what=run|plant|compare|page", "folder/", argv=arguments, suite="", only="",
         sample=Option(0, "cases of each function"), seconds=Option(60.0, "the limit of a test, in processor seconds"),
         small=Option(False, "of each function the cases with the smallest parameters, none drawn"),
         part=Option("0/1", "files number K, K + N, ... of each suite, for one of N processes: K/N"),
@@ -431,10 +509,8 @@ def main(arguments: list[str] | None = None) -> int:
     done = {(each["what"], each["suite"], each["file"]) for each in records(given.results)}
     if given.what == "page":
         print("\n".join(page(given)))
-    elif given.what == "run":
-        run_suites(given, done)
     else:
-        plant_faults(given, done)
+        {"run": run_suites, "plant": plant_faults, "compare": compare_speed}[given.what](given, done)
     return 0
 
 

@@ -104,7 +104,7 @@ def test_the_version_is_said_once() -> None:
 def test_what_an_installation_needs_stands_with_its_reason_in_requirements() -> None:
     lines = [line.partition("#")[0].strip() for line in (CHECKOUT / "requirements.txt").read_text().splitlines()]
     extras = PROJECT["project"]["optional-dependencies"]
-    optional = {"cuda", "ray", "redis"}  # what a user asks for by name: neither runs, tests nor lint need it
+    optional = {"cuda", "numba", "ray", "redis"}  # what a user asks for by name: neither runs, tests nor lint need it
     needed = [*PROJECT["project"]["dependencies"], *(each for name in extras.keys() - optional for each in extras[name])]
     assert sorted(needed) == sorted(line for line in lines if line)
 

@@ -150,7 +150,7 @@ def test_what_the_user_asks_for_is_no_claim_of_the_launchers(come_to: Callable[.
 def test_the_report_and_its_json_have_what_was_left_out(come_to: Callable[..., tally.Tally]) -> None:
     found = come_to("f.requires = lambda dtype: dtype == 'fp32'", "softmax", is_sealed=False)
     page = Console(width=140, record=True, file=io.StringIO())
-    show(page, found)
+    show(page, found, 1.0)
     assert "candidate.py:f: not judged: 16 of 24 required cases, dtype fp16, bf16" in page.export_text()
     (told,) = found.to_json()["completeness"]
     assert told["not_judged"] == ["16 of 24 required cases", "dtype fp16, bf16"] and (told["required"], told["plain"]) == (8, 24)
