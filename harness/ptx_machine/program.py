@@ -18,7 +18,17 @@ import numpy as np
 
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words, bits
-from bitverdict.harness.emulator.ptx.steps import DATA, Block, Step, note_registers, operand, reverse_postorder, split_list, step_of
+from bitverdict.harness.emulator.ptx.steps import (
+    DATA,
+    Block,
+    Step,
+    note_last_uses,
+    note_registers,
+    operand,
+    reverse_postorder,
+    split_list,
+    step_of,
+)
 from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement, parse_module
 from bitverdict.harness.ptx_machine.calls import insert_calls
 from bitverdict.harness.ptx_machine.quotients import contract_quotients
@@ -139,6 +149,7 @@ class KernelProgram:
     has_async_proxy: bool = field(init=False)
     has_relaxed_arrivals: bool = field(init=False)
     fragments: frozenset[str] = field(init=False)  # registers of wgmma
+    short_lived: set[str] = field(init=False)  # registers that are dropped behind their last use: unrolled loops have thousands
 
     def __post_init__(self) -> None:
         self.opcodes = sorted({step.statement.opcode for block in self.blocks for step in block.steps})
@@ -148,6 +159,7 @@ class KernelProgram:
         self.has_relaxed_arrivals = any(re.match(r"m?barrier\..*relaxed", name) for name in self.opcodes)
         steps = [step for block in self.blocks for step in block.steps if step.statement.opcode.startswith("wgmma.mma")]
         self.fragments = frozenset(name for step in steps for name in (*step.reads, *step.writes))
+        self.short_lived = set() if self.fragments else note_last_uses(self.blocks)  # a wgmma in flight has its registers
 
     @property
     def reads_clock(self) -> bool:
@@ -357,14 +369,7 @@ def _blocks(module: Module, function: Function, files: dict[str, str]) -> list[B
     for block, label in targets:
         block.target = block_of_label[label]
     contract_quotients(blocks)
-    for block in blocks:
-        for step in block.steps:
-            note_registers(block, step)
-        if block.branch and block.branch[0]:
-            block.needs |= {block.branch[0]} - block.gives
-    needed = set().union(*(block.needs for block in blocks)) if blocks else set()
-    for block in blocks:
-        block.gives &= needed
+    note_registers(blocks)
     return blocks
 
 

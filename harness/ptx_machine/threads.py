@@ -7,7 +7,7 @@ paths do. A thread that waits at a barrier is parked until those it waits for ha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,13 +42,16 @@ PATIENCE = 4096  # runs of one block while other threads wait for their turn, af
 
 
 class _Registers(dict):
-    """A register that nobody wrote reads as 0: a compiler leaves what it does not need unwritten."""
+    """A register that nobody wrote reads as 0: a compiler leaves what it does not need unwritten. KeyError for one that was
+    dropped: nobody reads it."""
 
-    def __init__(self, widths: Mapping[str, int]) -> None:
+    def __init__(self, widths: Mapping[str, int], short_lived: Collection[str]) -> None:
         super().__init__()
-        self.widths = widths
+        self.widths, self.short_lived = widths, short_lived
 
     def __missing__(self, name: str) -> Words:
+        if name in self.short_lived:
+            raise KeyError(name)
         return np.zeros(1, DTYPES[self.widths[name]])
 
 
@@ -106,7 +109,7 @@ class Threads(Frame):
         lanes = count * shape.threads
         super().__init__(program, lanes)  # type: ignore[arg-type]  # has the function and the blocks of one
         self.kernel, self.shape, self.memory, self.arch = program, shape, memory, program.arch
-        self.registers = _Registers(program.function.registers)
+        self.registers = _Registers(program.function.registers, program.short_lived)
         self.order = Order(
             count, shape.threads, memory.last_epoch, cluster_ctas=shape.cluster_ctas, has_proxies=program.has_async_proxy
         )

@@ -86,6 +86,7 @@ TINY = (
     )),
     Tiny("mutation_score", "--out OUT --kernels softmax --programs 1 --sources 0 --jobs 1", "1 judged now"),
     Tiny("named_causes", "--collection launchers --only transposed", "2 faults, 2 right cause"),
+    Tiny("numba_tests", "--only test_idiv", "2 kernels of 2 tests pass", needs="numba"),
     Tiny("one_wrong_word", "--target emulated:sm_100 --size 64 blocked_matmul", "1 found|[2-9] found"),
     Tiny("order_of_sums", "--launchers sequential --jobs 1", "1 launchers, 0 wrong"),
     Tiny("pages", "OUT", "# What the GPUs said"),

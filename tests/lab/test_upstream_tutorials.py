@@ -161,7 +161,7 @@ def _run_files(folder: Path) -> None:
     (folder / "tutorials" / "gluon").mkdir(parents=True, exist_ok=True)
     for name, text in FILES.items():
         (folder / "tutorials" / name).write_text(HEAD.replace("move[", "moving[") + textwrap.dedent(text))
-    done = commanded(folder / "tutorials", folder / "results.jsonl", "--jobs", "2", "--seconds", "6")
+    done = commanded(folder / "tutorials", folder / "results.jsonl", "--jobs", "2", "--seconds", "15")
     (folder / "status").write_text(str(done.returncode))
     (folder / "page").write_text(done.stdout)
 

@@ -22,6 +22,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.ptx_machine.launch import ptx_kernel
+from bitverdict.harness.ptx_machine.program import read_kernel
 from bitverdict.kernels import ampere_gemm
 from bitverdict.reference import tensor_core
 from bitverdict.reference.special_functions.instructions import division_factors
@@ -89,6 +90,15 @@ def add_a_little_more(x: torch.Tensor) -> torch.Tensor:
     y = torch.empty_like(x)
     ptx_kernel(ADD_ONE.replace("0f3F800000", "0f3F800001"))[-(-x.numel() // 128), 128](x, y, x.numel())
     return y
+
+
+def test_registers_of_one_block_are_dropped_behind_their_last_use() -> None:
+    """A loop that is unrolled over K has thousands; those that another block reads, or a branch, stay."""
+    program = read_kernel(ADD_ONE)
+    assert {"%f1", "%f2", "%rd1"} <= program.short_lived and not program.short_lived & {"%rd2", "%rd3", "%p1"}
+    uses = [pair for block in program.blocks for pair in zip(block.steps, block.last_uses, strict=True)]
+    last = {name: step.statement.opcode for step, names in uses for name in names}
+    assert (last["%f1"], last["%f2"], last["%rd1"]) == ("add.rn.f32", "st.global.f32", "add.s64")
 
 
 def test_a_launcher_of_ptx_is_judged_by_a_reference() -> None:

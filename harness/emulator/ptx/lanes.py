@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,6 @@ class Program:
         self.order = reverse_postorder(self.blocks)
         self.called = self._called_programs()
         self._fold()
-        needed = set().union(*(block.needs for block in self.blocks)) if self.blocks else set()
-        for block in self.blocks:
-            block.gives &= needed
         self.data = np.frombuffer(bytes(module.data) + b"\0" * (-len(module.data) % 8), np.uint32)
 
     def _called_programs(self) -> dict[str, Program]:
@@ -170,8 +168,10 @@ class Frame:
     def _block(self, block: Block, lanes: np.ndarray | None) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Run a block; the lanes that branch and those that go on."""
         registers = self.registers if lanes is None else _LaneRegisters(self.registers, lanes)
-        for step in block.steps:
+        for step, last_uses in zip(block.steps, block.last_uses or repeat(())):
             self._step(step, registers, lanes)
+            for name in last_uses:
+                registers.pop(name, None)
         if lanes is not None:
             for name in block.gives:
                 if name in registers:

@@ -48,6 +48,7 @@ class Block:
     next_block: int = -1  # -1 ends the function
     needs: set[str] = field(default_factory=set)
     gives: set[str] = field(default_factory=set)
+    last_uses: list[tuple[str, ...]] = field(default_factory=list)  # by step: registers that nobody reads behind it; [] where kept
 
 
 def split_list(text: str) -> list[str]:
@@ -72,23 +73,44 @@ def blocks_of(module: Module, function: Function) -> list[Block]:
                 block.next_block = -1
             elif kind not in _WITHOUT_EFFECT:
                 block.steps.append(step_of(module, function, statement))
-        for step in block.steps:
-            note_registers(block, step)
-        if block.branch and block.branch[0]:
-            block.needs |= {block.branch[0]} - block.gives
         blocks.append(block)
+    note_registers(blocks)
     return blocks
 
 
-def note_registers(block: Block, step: Step) -> None:
-    """What a block needs from before it, and what it gives."""
-    reads = {read for read in (*step.reads, step.base, step.guard) if isinstance(read, str) and read}
-    if step.guard:
-        reads |= set(step.writes)
-    block.needs |= reads - block.gives
-    block.gives |= set(step.writes)
-    if step.memory == "call":
-        block.needs.add("")
+def note_registers(blocks: list[Block]) -> None:
+    """What each block needs from before it, and what it gives to others."""
+    for block in blocks:
+        for step in block.steps:
+            reads = {read for read in (*step.reads, step.base, step.guard) if isinstance(read, str) and read}
+            if step.guard:
+                reads |= set(step.writes)
+            block.needs |= reads - block.gives
+            block.gives |= set(step.writes)
+            if step.memory == "call":
+                block.needs.add("")
+        if block.branch and block.branch[0]:
+            block.needs |= {block.branch[0]} - block.gives
+    needed_names = set().union(*(block.needs for block in blocks)) if blocks else set()
+    for block in blocks:
+        block.gives &= needed_names
+
+
+def note_last_uses(blocks: list[Block]) -> set[str]:
+    """Note of each step which registers of its block alone it is the last to use. Gives all of them."""
+    read_elsewhere = set().union(*(block.needs for block in blocks)) if blocks else set()
+    all_names: set[str] = set()
+    for block in blocks:
+        last_places: dict[str, int] = {}
+        for place, step in enumerate(block.steps):
+            used = (*step.reads, step.base, step.guard, *step.writes)
+            last_places |= {name: place for name in used if isinstance(name, str)}
+        names = {name for step in block.steps for name in step.writes} - read_elsewhere - {block.branch[0] if block.branch else ""}
+        block.last_uses = [()] * len(block.steps)
+        for name in names:
+            block.last_uses[last_places[name]] += (name,)
+        all_names |= names
+    return all_names
 
 
 def reverse_postorder(blocks: list[Block]) -> list[int]:
