@@ -80,6 +80,7 @@ def store_global(
         places = (offsets // size)[:, None] + np.arange(words.shape[1])
         judge = memory.judge(region)
         changes = (target[places] != words[positions]).any(axis=1)
+        machine.changes += bool(changes.any())
         conflict = judge.write(step, threads[positions], offsets, access_bytes, changes=changes)
         if conflict and not (either_stays and conflict.other_step.statement.opcode == step.statement.opcode):
             raise_race(machine, step, conflict, region.name, "writes", judge)
@@ -160,6 +161,7 @@ def store_shared(
     places = (offsets // size)[:, None] + np.arange(words.shape[1])
     target = space.words(size)
     changes = (target[places] != words).any(axis=1)
+    machine.changes += bool(changes.any())
     if conflict := space.judge.write(step, threads, offsets, access_bytes, changes=changes):
         raise_race(machine, step, conflict, "shared memory", "writes", space.judge)
     target[places] = words
@@ -314,7 +316,9 @@ def _store(reader: StatementReader) -> ThreadStep | None:
             store_shared(machine, step, threads, addresses - (SHARED_WINDOW if generic else 0), words, peer_access)
         elif space == "local" or (space == "generic" and machine.local.shape[1] and (addresses < DATA).all()):
             places = addresses[:, None] + np.arange(words.shape[1] * words.dtype.itemsize)
-            machine.local[threads[:, None], places] = np.ascontiguousarray(words).view(np.uint8).reshape(len(threads), -1)
+            stored = np.ascontiguousarray(words).view(np.uint8).reshape(len(threads), -1)
+            machine.changes += not np.array_equal(machine.local[threads[:, None], places], stored)
+            machine.local[threads[:, None], places] = stored
         else:
             store_global(machine, step, threads, addresses, words)
 

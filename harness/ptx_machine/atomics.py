@@ -21,7 +21,7 @@ from bitverdict.harness.ptx_machine.access import (
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, instruction
 
 if TYPE_CHECKING:
-    from bitverdict.harness.ptx_machine.threads import Active
+    from bitverdict.harness.ptx_machine.threads import Active, Threads
 
 
 def _exchange(old_words: Words, new: Words) -> Words:
@@ -87,7 +87,7 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
         for words, offsets, positions in parts:
             places = offsets // dtype.itemsize
             chosen = [operand[positions] for operand in operands]
-            old_words[positions] = _in_turn(words, places, chosen, operation)
+            old_words[positions] = _in_turn(machine, words, places, chosen, operation)
         active.write(target, old_words)
 
     reads = tuple(size_in_bytes for size_in_bytes in (base, *sources) if isinstance(size_in_bytes, str))
@@ -118,7 +118,9 @@ def _vector_of_atomics(reader: StatementReader, name: str, kind: str) -> ThreadS
             memory.updated_storages.add(region.base)
             held = region.raw[: region.raw.size // dtype.itemsize * dtype.itemsize].view(dtype)
             for number, words in enumerate(words_of):
-                earlier_words[positions, number] = _in_turn(held, offsets // dtype.itemsize + number, [words[positions]], operation)
+                earlier_words[positions, number] = _in_turn(
+                    active.machine, held, offsets // dtype.itemsize + number, [words[positions]], operation
+                )
         for target, column in zip(targets, earlier_words.T, strict=False):
             active.write(target, np.ascontiguousarray(column))
 
@@ -126,7 +128,7 @@ def _vector_of_atomics(reader: StatementReader, name: str, kind: str) -> ThreadS
     return ThreadStep(reader.statement, reads, targets, lambda: None, execute=execute, size=8 * dtype.itemsize)
 
 
-def _in_turn(words: Words, places: np.ndarray, operands: list[Words], operation: Callable[..., Words]) -> Words:
+def _in_turn(machine: Threads, words: Words, places: np.ndarray, operands: list[Words], operation: Callable[..., Words]) -> Words:
     """Update `words` at `places` one thread after another; what each found there. Threads of different places go together."""
     old_words = np.empty(len(places), words.dtype)
     rest = np.arange(len(places))
@@ -134,6 +136,7 @@ def _in_turn(words: Words, places: np.ndarray, operands: list[Words], operation:
         _, first = np.unique(places[rest], return_index=True)
         now = rest[np.sort(first)]
         old_words[now] = words[places[now]]
-        words[places[now]] = operation(old_words[now], *(operand[now] for operand in operands))
+        words[places[now]] = new_words = operation(old_words[now], *(operand[now] for operand in operands))
+        machine.changes += not np.array_equal(old_words[now], new_words)
         rest = np.setdiff1d(rest, now, assume_unique=True)
     return old_words

@@ -72,6 +72,7 @@ class Mbarrier:
     def land(self, machine: Threads, cta: int) -> None:
         """What is in flight to this barrier is in, and counted."""
         space, flights, self.flights = machine.shared, self.flights, []
+        machine.changes += bool(flights or self.commits)
         cluster = cta // machine.shape.cluster_ctas
         for flight in flights:
             machine.order.async_epoch[cluster] += 1

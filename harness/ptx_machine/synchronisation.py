@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +45,39 @@ class Barrier:
         return f"barrier {self.number}"
 
 
-def complete(threads: Threads, barrier: Barrier | PhaseWait | ClusterWait, is_parked: np.ndarray) -> np.ndarray:
+@dataclass(eq=False)
+class WarpMeeting:
+    """Threads that wait at bar.warp.sync, each for those of its warp that its mask names, with the same mask (PTX ISA 9.7.13.2)."""
+
+    masks: np.ndarray  # (lanes,)
+    steps: dict[int, ThreadStep] = field(default_factory=dict)  # by thread
+
+    @property
+    def step(self) -> ThreadStep:
+        return self.steps[min(self.steps)]
+
+    def __str__(self) -> str:
+        return "bar.warp.sync"
+
+    def passes(self, machine: Threads, is_parked: np.ndarray) -> np.ndarray:
+        masks, parked = self.masks.reshape(-1, WARP), is_parked.reshape(-1, WARP)
+        together = parked[:, None, :] & (masks[:, :, None] == masks[:, None, :])  # (warps, 32, 32)
+        present = np.packbits(together, axis=2, bitorder="little").view(np.uint32)[:, :, 0]
+        missing = masks & _masks_of_warps(machine.live)[:, None] & ~present
+        return np.flatnonzero(is_parked & (missing == 0).reshape(-1))
+
+    def acquire(self, machine: Threads, ready_threads: np.ndarray) -> None:
+        for mask in np.unique(self.masks[ready_threads]):
+            machine.order.synchronise_warps(ready_threads[self.masks[ready_threads] == mask])
+        for thread in ready_threads.tolist():
+            del self.steps[thread]
+
+
+def _masks_of_warps(truths: np.ndarray) -> np.ndarray:
+    return np.packbits(truths.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32)[:, 0]
+
+
+def complete(threads: Threads, barrier: Barrier | WarpMeeting | PhaseWait | ClusterWait, is_parked: np.ndarray) -> np.ndarray:
     """The threads parked at `barrier` whose CTA is complete there."""
     if not isinstance(barrier, Barrier):
         passes: np.ndarray = barrier.passes(threads, is_parked)
@@ -59,7 +91,7 @@ def complete(threads: Threads, barrier: Barrier | PhaseWait | ClusterWait, is_pa
     return np.flatnonzero(is_parked & is_complete[threads.cta])
 
 
-def release(threads: Threads, barrier: Barrier | PhaseWait | ClusterWait, ready_threads: np.ndarray) -> None:
+def release(threads: Threads, barrier: Barrier | WarpMeeting | PhaseWait | ClusterWait, ready_threads: np.ndarray) -> None:
     """Those who met at `barrier` know of each other."""
     if not isinstance(barrier, Barrier):
         barrier.acquire(threads, ready_threads)
@@ -99,16 +131,15 @@ def _wait_at_barrier(active: Active, step: ThreadStep) -> None:
 
 @instruction("bar", "barrier")
 def _barrier(reader: StatementReader) -> ThreadStep | None:
-    """bar.sync a{, b}, barrier.sync; bar.warp.sync, whose threads are together."""
+    """bar.sync a{, b}, barrier.sync; bar.warp.sync, whose threads wait for one another."""
     statement = reader.statement
     if reader.modifiers[0] == "cluster":
         return None
     if "warp" in reader.modifiers:
         reader.accept("warp", "sync")
         mask = reader.operand(reader.operands[0], "b32")
-        return ThreadStep(
-            statement, (mask,) if isinstance(mask, str) else (), (), lambda: None, execute=_meet_in_warp, options=mask
-        )
+        reads = tuple(each for each in (mask,) if isinstance(each, str))
+        return ThreadStep(statement, reads, (), lambda: None, execute=_meet_in_warp, options=mask, ends_block=True)
     if "red" in reader.modifiers:
         return _reducing_barrier(reader)
     reader.accept("sync", "arrive", "cta", "aligned")
@@ -146,19 +177,31 @@ def _reducing_barrier(reader: StatementReader) -> ThreadStep | None:
     return ThreadStep(reader.statement, reads, (target,), lambda: None, execute=execute, ends_block=True)
 
 
-def check_together(active: Active, step: ThreadStep, members: np.ndarray) -> None:
-    """A fault where a thread of the mask `members` (one word a thread) of its warp is not here with the others."""
+def _missing(active: Active, members: np.ndarray) -> np.ndarray:
+    """Of the mask `members` of each active thread those that are not active with it."""
     present = np.zeros(len(active.machine.live) // WARP, np.uint32)
     np.bitwise_or.at(present, active.threads // WARP, np.uint32(1) << (active.threads % WARP).astype(np.uint32))
-    live = np.packbits(active.machine.live.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32)[:, 0]
     warps = active.threads // WARP
-    if (members & live[warps] & ~present[warps]).any():
+    missing: np.ndarray = members & _masks_of_warps(active.machine.live)[warps] & ~present[warps]
+    return missing
+
+
+def check_together(active: Active, step: ThreadStep, members: np.ndarray) -> None:
+    """A fault where a thread of the mask `members` (one word a thread) of its warp is not here with the others."""
+    if _missing(active, members).any():
         raise fault("not modelled", f"{step.statement.opcode} where not all threads of its mask are together", step)
 
 
 def _meet_in_warp(active: Active, step: ThreadStep) -> None:
-    check_together(active, step, active.read(step.options))
-    active.machine.order.synchronise_warps(active.threads)
+    machine, members = active.machine, active.read(step.options)
+    waits = _missing(active, members) != 0
+    if not waits.all():
+        machine.order.synchronise_warps(active.threads[~waits])
+    if waits.any():
+        threads, meeting = active.threads[waits], machine.warp_meeting
+        meeting.masks[threads] = members[waits]
+        meeting.steps |= dict.fromkeys(threads.tolist(), step)
+        machine.parking = meeting, threads
 
 
 @instruction("membar", "fence")

@@ -31,6 +31,7 @@ from bitverdict.harness.ptx_machine import (  # noqa: F401 -- system_calls and o
 from bitverdict.harness.ptx_machine.bulk_copies import BulkGroupRead
 from bitverdict.harness.ptx_machine.mbarriers import Mbarrier
 from bitverdict.harness.ptx_machine.memory import GlobalSpace
+from bitverdict.harness.ptx_machine.polling import Polls
 from bitverdict.harness.ptx_machine.program import PARAMETERS, KernelProgram, ThreadStep, fault
 from bitverdict.harness.ptx_machine.shared_space import SharedSpace
 from bitverdict.harness.ptx_machine.tensor_maps import TensorMap, TensorMapFields
@@ -38,7 +39,7 @@ from bitverdict.harness.ptx_machine.thread_order import WARP, Order
 
 LANES = 1 << 13  # worked on at once where a grid is larger: the registers of a kernel stay in the caches
 STEP_LIMIT = 50_000_000  # instructions of one batch
-PATIENCE = 4096  # runs of one block while other threads wait for their turn, after which these go on: a thread may spin
+PATIENCE = 4096  # repeated blocks while other threads wait for their turn, after which these go on: a loop may wait for them
 
 
 class _Registers(dict):
@@ -124,6 +125,7 @@ class Threads(Frame):
         self.cta = self.all // shape.threads
         self.parked: dict[Any, np.ndarray] = {}  # barrier -> (lanes,) the block at which each goes on, -1: is not there
         self.parking: tuple[Any, np.ndarray] | None = None  # by the step that ends the block
+        self.warp_meeting = synchronisation.WarpMeeting(np.zeros(lanes, np.uint32))
         self.copies: list[Copy] = []
         self.copy_numbers = 0
         self.committed, self.bulk_committed = np.zeros((2, lanes), np.int32)
@@ -135,7 +137,8 @@ class Threads(Frame):
         self.products = warpgroups.Products(lanes)
         has_tensors = any(name.startswith("tcgen05") for name in program.opcodes)
         self.tensor = tensor_memory.TensorSpace.empty(count, self.order) if has_tensors else None
-        self._steps = self.clock = 0
+        self._steps = self.clock = self.changes = 0  # of anything but registers
+        self.has_later_ctas = first_cta + count < shape.ctas
         self._fill_special(first_cta, count)
         ranks = self.shared.ranks(self.cta if shape.cluster_ctas > 1 else np.zeros(1, np.int64))
         self.registers |= {name: (offset + ranks).astype(np.uint32) for name, offset in program.shared.items()}
@@ -213,18 +216,21 @@ class Threads(Frame):
         """To the end of all threads."""
         blocks, order = self.kernel.blocks, self.kernel.order
         lanes_by_block: dict[int, list[np.ndarray]] = {0: [np.flatnonzero(self.live)]}
-        last_block, runs = -1, 0
-        while lanes_by_block or self.parked:
+        runs, repeated, heads, polls = 0, set[int](), self.kernel.loop_heads, Polls(self)
+        while lanes_by_block or self.parked or polls.asides:
             if not lanes_by_block and not self._release_barriers(lanes_by_block):
-                self._deadlock()
-            number = min(lanes_by_block, key=order.__getitem__)
-            runs = runs + 1 if number == last_block and len(lanes_by_block) > 1 else 0
+                if not polls.asides:
+                    self._deadlock()
+                polls.resume(lanes_by_block)
+            number = min(polls.choose(lanes_by_block), key=order.__getitem__)
+            runs, repeated = (runs + (number in repeated), repeated | {number}) if len(lanes_by_block) > 1 else (0, set())
             if runs > PATIENCE:
-                number = max(lanes_by_block, key=order.__getitem__)
-                runs = 0
-            last_block = number
+                number = max(self._others(lanes_by_block, number), key=order.__getitem__)
+                runs, repeated = 0, set()
             parts = lanes_by_block.pop(number)
             lanes = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+            if number in heads and polls.puts_aside(number, lanes):
+                continue
             everyone = len(lanes) == self.lanes
             block = blocks[number]
             self.parking = None
@@ -245,8 +251,15 @@ class Threads(Frame):
                         self._release_barriers(lanes_by_block)
             if self.parking is not None or (self.parked and block.steps and getattr(block.steps[-1], "ends_block", False)):
                 self._release_barriers(lanes_by_block)  # also of those who wait for what these have seen: they go on together
+            polls.ran(number, lanes_by_block)
         bulk_copies.refuse_unfinished(self)
         tensor_memory.refuse_unfinished(self)
+
+    def _others(self, lanes_by_block: dict[int, list[np.ndarray]], number: int) -> list[int]:
+        """Blocks at which other warps wait than at `number`, whose threads may loop; where there are none, any."""
+        loops = np.unique(np.concatenate(lanes_by_block[number]) // WARP)
+        other_warps = [each for each, parts in lanes_by_block.items() if not np.isin(np.concatenate(parts) // WARP, loops).any()]
+        return other_warps or list(lanes_by_block)
 
     def _park(self, block: Block, lanes: np.ndarray) -> np.ndarray:
         """Lanes that do not wait where the block has ended."""
@@ -296,6 +309,8 @@ class Threads(Frame):
                 if not len(active.positions):
                     return
         step.execute(active, step)
+        if not step.only_reads:
+            self.changes += 1
 
 
 @dataclass(eq=False)
