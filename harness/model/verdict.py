@@ -105,6 +105,7 @@ class Basis(StrEnum):
 
 
 PROCESSOR = "processor"  # of a verdict's seconds: those of the processor, which other work on the machine does not change
+PTX_LAUNCHES = "launches as PTX"  # in the details of a case: how many were executed, how many were not, and words that they stored
 BESIDE_BUCKETS = ("total", PROCESSOR)
 
 

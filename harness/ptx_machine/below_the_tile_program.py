@@ -20,6 +20,7 @@ from bitverdict.harness.emulator.compiler_process import NotAssembled
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend import assembly
+from bitverdict.harness.emulator.memory.byte_arrays import copy_of, different_places, words_in
 from bitverdict.harness.emulator.memory.global_memory import Region
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor
 from bitverdict.harness.emulator.numerics.enclosures import keys
@@ -29,8 +30,6 @@ from bitverdict.harness.ptx_machine.memory import Observer
 from bitverdict.harness.ptx_machine.program import Parameter
 from bitverdict.harness.ptx_machine.tensor_maps import TensorMap, host_map
 from bitverdict.harness.ptx_machine.threads import LaunchShape
-
-LARGEST = 1 << 28  # bytes of all storages of a launch: a case of far offsets has a few GiB, of which next to nothing is written
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,7 @@ class PtxTwin(DeviceProbe):
     _before: list[tuple[Region, np.ndarray]] = field(default_factory=list, repr=False)
 
     def begin(self, run: LaunchRun) -> None:
-        size = sum(region.raw.size for region in run.regions)
-        self._before = [(region, region.raw.copy()) for region in run.regions] if size <= LARGEST else []
+        self._before = [(region, copy_of(region.raw)) for region in run.regions]
 
     def end(self, run: LaunchRun) -> None:
         before, self._before = self._before, []
@@ -66,8 +64,6 @@ class PtxTwin(DeviceProbe):
     def result_of(self, run: LaunchRun, before: list[tuple[Region, np.ndarray]]) -> PtxResult:
         """Of the launch `run`, executed from the bytes `before` it."""
         name = run.launch.name
-        if run.regions and not before:
-            return PtxResult(name, not_run=f"its storages have more than {LARGEST >> 20} MiB")
         program = run.translation.program
         target = re.search(r'ttg\.target = "cuda:(\d+)"', program.text)
         if target is None:
@@ -139,11 +135,10 @@ def _words_of_arguments(
 def _differences(run: LaunchRun, after_ptx: list[tuple[Region, np.ndarray]]) -> Iterator[str]:
     """A sentence for each storage in which words differ that the compiled program does not leave open."""
     for region, ptx_bytes in after_ptx:
-        if np.array_equal(region.raw, ptx_bytes):
-            continue
         size = min((kind.itemsize for kind in region.access_types), default=1)
-        tile_words, ptx_words = (each[: each.size // size * size].view(DTYPES[8 * size]) for each in (region.raw, ptx_bytes))
-        places = np.flatnonzero(tile_words != ptx_words)
+        if not len(places := different_places(region.raw, ptx_bytes, size)):
+            continue
+        tile_words, ptx_words = (words_in(each, size) for each in (region.raw, ptx_bytes))
         open_words = (
             run.enclosed.enclosure_at(region.base + size * places, keys(tile_words[places]), size, False) if run.enclosed else None
         )

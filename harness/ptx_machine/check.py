@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
-from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import PTX_LAUNCHES, Basis, Decision, Outcome, Verdict
 
 DETAIL = "words of PTX"
 
@@ -24,11 +24,11 @@ class BelowTheTileProgram(CaseCheck):
         in_turn = replace(judgement, case=replace(judgement.case, schedule="eager"))  # as PTX's atomics come one after another
         with launched_with(probes=(twin,)):
             in_turn.launch_on(judgement.target, judgement.clock)
-        words = sum(result.words for result in twin.results)
+        left_out, words = sum(bool(result.not_run) for result in twin.results), sum(result.words for result in twin.results)
+        details = {**verdict.details, DETAIL: words, PTX_LAUNCHES: [len(twin.results) - left_out, left_out, words]}
         for result in twin.results:
             if result.difference:
                 message = f"{result.kernel}: {result.difference}"
-                details = {**verdict.details, DETAIL: words}
                 return Verdict(
                     decision=Decision.FAIL,
                     outcome=Outcome.COMPILER_FAULT,
@@ -39,4 +39,4 @@ class BelowTheTileProgram(CaseCheck):
         reasons = dict.fromkeys(
             f"{result.kernel}: its PTX was not executed: {result.not_run}" for result in twin.results if result.not_run
         )
-        return replace(verdict, details={**verdict.details, DETAIL: words}, advice=(*verdict.advice, *reasons))
+        return replace(verdict, details=details, advice=(*verdict.advice, *reasons))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.log_lines import case_count
-from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import BESIDE_BUCKETS, PTX_LAUNCHES, Decision, Outcome, Verdict
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.completeness import Completeness
 from bitverdict.harness.session.discrimination import Discrimination
@@ -81,6 +81,7 @@ class Tally:
     classes: dict[str, Counter] = field(default_factory=dict)  # coverage: dimension -> class -> cases
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
+    ptx: Counter = field(default_factory=Counter)  # of launches as PTX: executed, not executed, words
     inconclusive: Counter = field(default_factory=Counter)  # why, first line -> cases
     inconclusive_examples: dict[str, str] = field(default_factory=dict)  # why -> the first such case, with its contract and target
     cancelled_cases: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
@@ -135,6 +136,7 @@ class Tally:
         for dimension, member in classes.items():
             self.classes.setdefault(dimension, Counter())[str(member)] += 1
         self.advice.update(verdict.advice)
+        self.ptx.update(dict(zip(("executed", "not executed", "words"), verdict.details.get(PTX_LAUNCHES, ()), strict=False)))
         quiet = verdict.decision is Decision.INCONCLUSIVE and TELLS_NOTHING in verdict.details
         self.quiet[contract, target] += quiet
         is_known = self.accepts_known_faults and verdict.outcome is Outcome.COMPILER_FAULT and "known" in verdict.details
@@ -215,7 +217,15 @@ class Tally:
         numbers = {decision: self.total(decision) for decision in Decision} | {Decision.CANCELLED: self.cancelled_cases.total()}
         counts = ", ".join(f"{number} {decision}" for decision, number in numbers.items() if number)
         text = f"{case_count(self.ran)} judged, {words:,} output words compared: {counts or 'nothing ran'}"
-        return "; ".join(filter(None, [text, self.accepted_sentence(), self.completeness.sentence(), *self.open()]))
+        return "; ".join(
+            filter(None, [text, self.ptx_sentence(), self.accepted_sentence(), self.completeness.sentence(), *self.open()])
+        )
+
+    def ptx_sentence(self) -> str:
+        """How many launches were executed as PTX too, and how many were not; empty where none was asked for."""
+        executed, left_out = self.ptx["executed"], self.ptx["not executed"]
+        told = f"{executed:,} launches executed as PTX too, {self.ptx['words']:,} words stored; {left_out:,} not executed so"
+        return told if executed + left_out else ""
 
     def accepted_sentence(self) -> str:
         """How many cases are not judged by faults that are accepted; empty where none is."""

@@ -11,13 +11,24 @@ import torch
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.triton_release import sums_by_tree
-from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.model.verdict import PTX_LAUNCHES, Outcome
 from bitverdict.harness.ptx_machine import below_the_tile_program
 from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
+from bitverdict.harness.session.tally import Tally
 from tests.support.fusion_kernels import probe
 from tests.support.ptx_results import SM_80, SM_90, required_case, results, rewritten
 
 WAIT = "mbarrier.try_wait.parity.shared::cta.b64"
+
+
+FAR_ROWS = required_case("softmax", x_pad=(1 << 30) + 24)  # beyond 4 GiB
+
+
+@pytest.mark.parametrize(("after", "is_alike"), [("ex2.approx", True), ("lg2.approx", False)])
+def test_ptx_reaches_rows_beyond_four_gigabytes(after: str, is_alike: bool) -> None:
+    seen = results(FAR_ROWS, rewritten(r"ex2\.approx", after))
+    assert [bool(result.words) and not result.not_run for result in seen] == [True]
+    assert [not result.difference for result in seen] == [is_alike]
 
 
 @pytest.mark.parametrize("stem", ["softmax", "matmul", "ampere_gemm", "quantize_mxfp"])
@@ -110,6 +121,7 @@ def test_a_case_says_that_its_ptx_ran_and_fails_where_it_differs(monkeypatch: py
     case = replace(required_case("softmax"), ptx=True)
     verdict = judge(case, SM_80, explained=False)
     assert verdict.outcome is Outcome.PASS and verdict.details["words of PTX"] > 0
+    assert verdict.details[PTX_LAUNCHES] == [1, 0, verdict.details["words of PTX"]]
     real = below_the_tile_program.kernel_program
     monkeypatch.setattr(below_the_tile_program, "kernel_program", lambda text: real(text.replace("ex2.approx", "lg2.approx")))
     verdict = judge(case, SM_80, explained=False)
@@ -121,5 +133,9 @@ def test_a_case_whose_ptx_is_not_executed_says_why(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         below_the_tile_program, "kernel_program", lambda text: real(text.replace("\tret;", "\tistypep.texref %p1, %rd1;\n\tret;"))
     )
-    verdict = judge(replace(required_case("softmax"), ptx=True), SM_80, explained=False)
+    case = replace(required_case("softmax"), ptx=True)
+    verdict = judge(case, SM_80, explained=False)
     assert verdict.outcome is Outcome.PASS and any("its PTX was not executed" in line for line in verdict.advice)
+    tally = Tally()
+    tally.count(case, "softmax", SM_80.name, {}, verdict)
+    assert "0 launches executed as PTX too, 0 words stored; 1 not executed so" in tally.sentence()

@@ -13,6 +13,7 @@ UNSIGNED_TYPES: dict[int, np.dtype] = {
     8: np.dtype(np.uint64),
 }
 LARGE_BYTES = 1 << 28  # bytes
+CHUNK = 1 << 20  # bytes looked at together
 NORESERVE = 0x4000  # MAP_NORESERVE of Linux (asm-generic/mman.h), which Python names from 3.13 on
 
 
@@ -27,3 +28,29 @@ def zeros(count: int, dtype: type) -> np.ndarray:
     if size < LARGE_BYTES:
         return np.zeros(count, dtype)
     return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
+
+
+def copy_of(memory: np.ndarray) -> np.ndarray:
+    """A copy of the bytes `memory`; of many, what is zero takes no memory."""
+    if memory.size < LARGE_BYTES:
+        return memory.copy()
+    copy = zeros(memory.size, np.uint8)
+    for start in range(0, memory.size, CHUNK):
+        if _wide(chunk := memory[start : start + CHUNK]).any():
+            copy[start : start + CHUNK] = chunk
+    return copy
+
+
+def different_places(one: np.ndarray, other: np.ndarray, size: int) -> np.ndarray:
+    """Numbers of the words of `size` bytes that differ in the bytes `one` and `other`."""
+    found = [np.zeros(0, np.int64)]
+    for start in range(0, one.size, CHUNK):
+        chunks = one[start : start + CHUNK], other[start : start + CHUNK]
+        if not np.array_equal(_wide(chunks[0]), _wide(chunks[1])):
+            a, b = (words_in(chunk, size) for chunk in chunks)
+            found.append(np.flatnonzero(a != b) + start // size)
+    return np.concatenate(found)
+
+
+def _wide(memory: np.ndarray) -> np.ndarray:
+    return memory if memory.size % 8 else words_in(memory, 8)

@@ -16,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bitverdict.harness.emulator.device_probe import LaunchRun
+from bitverdict.harness.emulator.memory.byte_arrays import copy_of
 from bitverdict.harness.emulator.memory.global_memory import Region
 from bitverdict.harness.emulator.mlir_reader import Operation
-from bitverdict.harness.ptx_machine.below_the_tile_program import LARGEST, PtxTwin
+from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
 from bitverdict.harness.ptx_machine.program import ThreadStep
 
 WARP, BANKS, WORD, SECTOR = 32, 32, 4, 32
@@ -96,8 +97,7 @@ class FactsSource:
 
     @classmethod
     def before(cls, run: LaunchRun) -> FactsSource:
-        size = sum(region.raw.size for region in run.regions)
-        return cls(run, [(region, region.raw.copy()) for region in run.regions] if size <= LARGEST else [])
+        return cls(run, [(region, copy_of(region.raw)) for region in run.regions])
 
     def facts(self) -> MemoryFacts:
         return self._facts
@@ -106,7 +106,7 @@ class FactsSource:
     def _facts(self) -> MemoryFacts:
         counter = _Counter({op.line: op for op in self.run.translation.operations})
         twin = PtxTwin(observe=counter)
-        result = twin.result_of(self.run, [(region, words.copy()) for region, words in self.bytes_before])
+        result = twin.result_of(self.run, [(region, copy_of(words)) for region, words in self.bytes_before])
         if result.not_run:
             return MemoryFacts([], f"its PTX was not executed: {result.not_run}")
         return MemoryFacts(list(counter.counts.values()), "wgmma, tcgen05 and TMA take shared memory by descriptors: not counted")
