@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 import bitverdict as bv
+from benchmarks.foreign_kernels import empty_like, judged_in
 
 SOURCES = {
     "SGEMM_CUDA": "siboehm/SGEMM_CUDA",
@@ -38,20 +39,7 @@ def _kernel(file: str, name: str, shared_bytes: int = 0, *options: str) -> Any:
     return bv.cuda_kernel(FOLDER / file, name, shared_bytes=shared_bytes, options=(*include, *OPTIONS, *options))
 
 
-def _judged(name: str, reference: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """`bv.judged` under a name of this module."""
-
-    def register(body: Callable[..., Any]) -> Any:
-        body.__name__ = body.__qualname__ = name
-        test = bv.judged(reference=reference, strides="contiguous")(body)
-        globals()[name] = test
-        return test
-
-    return register
-
-
-def _empty(x: torch.Tensor, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    return torch.empty(shape or tuple(x.shape), dtype=dtype or x.dtype, device=x.device)
+_judged = functools.partial(judged_in, globals())
 
 
 def _blocks(count: int, size: int) -> int:
@@ -131,7 +119,7 @@ def _elementwise(name: str, file: str, kernel: str, reference: Callable[..., Any
     def test(draw: Any) -> Any:
         n = draw.size(1, 100) * vector
         x = [draw.tensor("bf16", (n,)) for _ in range(operands)]
-        out = _empty(x[0])
+        out = empty_like(x[0])
         _llm(file, kernel)[_blocks(n, 128 * vector), 128](out, *x, n)
         return out
 
@@ -156,7 +144,7 @@ def _softmax_of_rows(name: str, kernel: str, rows_of_block: int, block: int, sha
     def test(draw: Any) -> Any:
         n, c = draw.size(1, 9), draw.size(least, least + 150)
         x = draw.tensor("fp32", (n, c))
-        out = _empty(x)
+        out = empty_like(x)
         _llm("softmax_forward", kernel, shared_bytes)[_blocks(n, rows_of_block), block](out, x, n, c)
         return out
 
@@ -182,7 +170,7 @@ def _layer_norm_of_rows(name: str, kernel: str, rows_of_block: int, block: Any, 
     def test(draw: Any) -> Any:
         n, c = draw.size(1, 9), draw.size(1, 40, around=32) * (4 if "6" in name else 1)
         x, w, b = draw.tensor("fp32", (n, c)), draw.tensor("fp32", (c,)), draw.tensor("fp32", (c,))
-        out, mean, rstd = _empty(x), _empty(x, n), _empty(x, n)
+        out, mean, rstd = empty_like(x), empty_like(x, n), empty_like(x, n)
         _llm("layernorm_forward", kernel, shared(c))[_blocks(n, rows_of_block), block](out, mean, rstd, x, w, b, n, c)
         return out
 
@@ -198,7 +186,7 @@ _layer_norm_of_rows("llm_layer_norm_6", "layernorm_forward_kernel6", 4, (32, 4),
 def _three_kernels(draw: Any) -> Any:
     n, c = 8 * draw.size(1, 2), 32 * draw.size(1, 3)  # whole blocks
     x, w, b = draw.tensor("fp32", (n, c)), draw.tensor("fp32", (c,)), draw.tensor("fp32", (c,))
-    out, mean, rstd = _empty(x), _empty(x, n), _empty(x, n)
+    out, mean, rstd = empty_like(x), empty_like(x, n), empty_like(x, n)
     _llm("layernorm_forward", "mean_kernel", 256)[n, 64](mean, x, n, c, 64)
     _llm("layernorm_forward", "rstd_kernel", 256)[n, 64](rstd, x, mean, n, c, 64)
     _llm("layernorm_forward", "normalization_kernel")[_blocks(n * c, 256), 256](out, x, mean, rstd, w, b, n, 1, c)
@@ -238,7 +226,7 @@ def _heads(x: Any, xp: Any, heads: int) -> list[Any]:
 def _permute(draw: Any) -> Any:
     b, t, heads, d = draw.size(1, 3), draw.size(1, 9), draw.choice((1, 2, 3), name="heads"), draw.size(1, 9)
     x = draw.tensor("fp32", (b, t, 3 * heads * d))
-    q, k, v = (_empty(x, b, heads, t, d) for _ in range(3))
+    q, k, v = (empty_like(x, b, heads, t, d) for _ in range(3))
     _llm("attention_forward", "permute_kernel")[_blocks(q.numel(), 64), 64](q, k, v, x, b, t, heads, d)
     return q, k, v
 
@@ -247,7 +235,7 @@ def _permute(draw: Any) -> Any:
 def _unpermute(draw: Any) -> Any:
     b, heads, t, d = draw.size(1, 3), draw.size(1, 3), draw.size(1, 9), draw.size(1, 9)
     x = draw.tensor("fp32", (b, heads, t, d))
-    out = _empty(x, b, t, heads, d)
+    out = empty_like(x, b, t, heads, d)
     _llm("attention_forward", "unpermute_kernel")[_blocks(x.numel(), 64), 64](x, out, b, t, heads, d)
     return out
 
@@ -256,7 +244,7 @@ def _unpermute(draw: Any) -> Any:
 def _matmul(draw: Any) -> Any:
     m, k, n = draw.size(1, 20), draw.size(1, 40), draw.size(1, 20)
     x, w, b = draw.tensor("fp32", (m, k)), draw.tensor("fp32", (n, k)), draw.tensor("fp32", (n,))
-    out = _empty(x, m, n)
+    out = empty_like(x, m, n)
     _llm("matmul_forward", "matmul_forward_kernel1")[(_blocks(m, 8), _blocks(n, 8)), (8, 8)](out, x, w, b, m, k, n)
     return out
 
@@ -265,7 +253,7 @@ def _matmul(draw: Any) -> Any:
 def _matmul_of_tiles(draw: Any) -> Any:
     m, k, n = 128 * draw.size(1, 2), 32 * draw.size(1, 2), 128
     x, w, b = draw.tensor("fp32", (m, k)), draw.tensor("fp32", (n, k)), draw.tensor("fp32", (n,))
-    out = _empty(x, m, n)
+    out = empty_like(x, m, n)
     _llm("matmul_forward", "matmul_forward_kernel4")[(m // 128, n // 128), (16, 16)](out, x, w, b, k, n)
     return out
 
@@ -290,7 +278,7 @@ def _sum_of_vectors(name: str, file: str, kernel: str, block: int, vector: int =
     def test(draw: Any) -> Any:
         n = block * vector * draw.size(1, 3) if vector else draw.size(1, 300)
         a, b = draw.tensor("fp32", (n,)), draw.tensor("fp32", (n,))
-        out = _empty(a)
+        out = empty_like(a)
         _kernel(file, kernel)[_blocks(n, block * (vector or 1)), block](a, b, out, *(() if vector else (n,)))
         return out
 
@@ -306,7 +294,7 @@ def _samples_matmul(name: str, file: str, kernel: str, block: int) -> None:
     def test(draw: Any) -> Any:
         m, n, k = (block * draw.size(1, 3) for _ in range(3))
         a, b = draw.tensor("fp32", (m, k)), draw.tensor("fp32", (k, n))
-        out = _empty(a, m, n)
+        out = empty_like(a, m, n)
         _kernel(f"{INTRODUCTION}/{file}", kernel)[(n // block, m // block), (block, block)](out, a, b, k, n)
         return out
 
@@ -331,7 +319,7 @@ def _convolution(name: str, kernel: str, axis: int) -> None:
     def test(draw: Any) -> Any:
         h, w = 64 * draw.size(1, 2), 128 * draw.size(1, 2)
         x, weights = draw.tensor("fp32", (h, w)), draw.tensor("fp32", (17,))
-        out = _empty(x)
+        out = empty_like(x)
         filled = bv.cuda_kernel(
             FOLDER / TECHNIQUES / "convolutionSeparable/convolutionSeparable.cu",
             kernel,
@@ -364,7 +352,7 @@ def _boxes(xp: Any, x: Any, radius: int) -> Any:
 def _box_filter(draw: Any) -> Any:
     h, w, radius = 64, draw.size(9, 40), draw.size(1, 4, name="radius")
     x = draw.tensor("fp32", (h, w))
-    out = _empty(x)
+    out = empty_like(x)
     file = f"{TECHNIQUES}/boxFilter/boxFilter_kernel.cu"
     _kernel(file, "d_boxfilter_x_global")[h // 64, 64](x, out, w, h, radius)
     return out
@@ -373,7 +361,7 @@ def _box_filter(draw: Any) -> Any:
 @_judged("samples_merge_sort_of_a_block", lambda xp, x: xp.sort(x))
 def _merge_sort(draw: Any) -> Any:
     x = draw.integers((1024,), 0, 1 << 30)
-    keys, values, numbers = _empty(x), _empty(x), torch.arange(1024, dtype=torch.int32, device=x.device)
+    keys, values, numbers = empty_like(x), empty_like(x), torch.arange(1024, dtype=torch.int32, device=x.device)
     file = f"{INTRODUCTION}/mergeSort/mergeSort.cu"
     _kernel(file, "mergeSortSharedKernel<1U>")[1, 512](keys, values, x, numbers, 1024)
     return keys
@@ -385,7 +373,7 @@ def _lectures_matmul(name: str, kernel: str) -> None:
     def test(draw: Any) -> Any:
         n = 16 * draw.size(1, 4)
         a, b = draw.tensor("fp32", (n, n)), draw.tensor("fp32", (n, n))
-        out = _empty(a)
+        out = empty_like(a)
         _kernel("lectures/lecture_008/tiling.cu", kernel)[(n // 16, n // 16), (16, 16)](a, b, out, n)
         return out
 
@@ -398,7 +386,7 @@ _lectures_matmul("lectures_matmul_tiled", "matrixMulTiled")
 def _copy(draw: Any) -> Any:
     n = draw.size(1, 300)
     x = draw.tensor("fp32", (n,))
-    out = _empty(x)
+    out = empty_like(x)
     _kernel("lectures/lecture_008/coalesce.cu", "copyDataCoalesced")[_blocks(n, 128), 128](x, out, n)
     return out
 
@@ -407,7 +395,7 @@ def _copy(draw: Any) -> Any:
 def _window_sum(draw: Any) -> Any:
     n = draw.size(5, 300)
     x = draw.tensor("fp32", (n,))
-    out = _empty(x)
+    out = empty_like(x)
     _kernel("lectures/lecture_008/privatization2.cu", "windowSumDirect")[_blocks(n, 128), 128](x, out, n, 5)
     return out
 
@@ -423,7 +411,7 @@ def _sums_of_windows(xp: Any, x: Any, radius: int) -> Any:
 @_judged("lectures_sum_of_a_block", lambda xp, x: xp.sum(x))
 def _sum_of_a_block(draw: Any) -> Any:
     x = draw.tensor("fp32", (2048,))
-    out = _empty(x, 1)
+    out = empty_like(x, 1)
     _kernel("lectures/lecture_009/control_divergence_reduce.cu", "FixDivergenceKernel")[1, 1024](x.clone(), out)
     return out[0]
 
@@ -432,7 +420,7 @@ def _sum_of_a_block(draw: Any) -> Any:
 def _flash_attention(draw: Any) -> Any:
     n = 32 * draw.size(1, 2)
     q, k, v = (draw.tensor("fp32", (n, 128)) for _ in range(3))
-    out, logs = _empty(q), _empty(q, n)
+    out, logs = empty_like(q), empty_like(q, n)
     kernel = _kernel("lectures/lecture_012/flash_attention.cu", "flash_attention_k")
     kernel[n // 8, (128, 8)](out, logs, q, k, v, float(np.float32(0.0883883461356163)), n, n // 8, n // 32)
     return out
@@ -444,7 +432,7 @@ def _reduction(number: int, file: str, kernel: str, elements: int, *arguments: i
     def test(draw: Any) -> Any:
         blocks = draw.size(1, 3)
         x = draw.tensor("fp32", (blocks, elements))
-        out = _empty(x, blocks)
+        out = empty_like(x, blocks)
         _kernel(f"How_to_optimize_in_GPU/reduce/{file}", kernel)[blocks, 256](x.clone(), out, *arguments)
         return out
 
@@ -462,7 +450,7 @@ def _sgemv(name: str, file: str, kernel: str, k: int, rows_of_block: int) -> Non
     def test(draw: Any) -> Any:
         m = rows_of_block * draw.size(1, 4)
         a, x = draw.tensor("fp32", (m, k)), draw.tensor("fp32", (k,))
-        out = _empty(a, m)
+        out = empty_like(a, m)
         _kernel(f"How_to_optimize_in_GPU/sgemv/{file}", kernel)[m // rows_of_block, (32, 4)](a, x, out, m, k)
         return out
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import bitverdict as bv
+from benchmarks.foreign_kernels import empty_like, judged_in
 
 FOLDER = Path(os.environ.get("BITVERDICT_CUDA_SOURCES", ".")) / "tilelang" / "examples"
 
@@ -36,20 +36,7 @@ def _kernel(file: str, name: str, **constants: Any) -> Any:
     return bv.tilelang_kernel(getattr(function, "jit_impl", function), **constants)
 
 
-def _judged(name: str, reference: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """`bv.judged` under a name of this module."""
-
-    def register(body: Callable[..., Any]) -> Any:
-        body.__name__ = body.__qualname__ = name
-        test = bv.judged(reference=reference, strides="contiguous")(body)
-        globals()[name] = test
-        return test
-
-    return register
-
-
-def _empty(x: torch.Tensor, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype or x.dtype, device=x.device)
+_judged = functools.partial(judged_in, globals())
 
 
 # -- products -----------------------------------------------------------------------------------------------------------------
@@ -58,7 +45,7 @@ def _product(name: str, file: str, kernel: str, *, transposed: bool = False, dty
     def test(draw: Any) -> Any:
         m, n, k = 128 * 2, 128, 64 * 3
         a, b = draw.tensor(dtype, (m, k)), draw.tensor(dtype, (n, k) if transposed else (k, n))
-        c = _empty(a, m, n)
+        c = empty_like(a, m, n)
         _kernel(file, kernel, M=m, N=n, K=k, block_M=128, block_N=128, **constants)(a, b, c)
         return c
 
@@ -84,7 +71,7 @@ def _sparse_product(draw: Any) -> Any:
     m, n, k = 128 * 2, 128, 96
     a, b = draw.tensor("fp16", (m, k)), draw.tensor("fp16", (k, n))
     mask = draw.integers((m // 128, n // 128, k // 32), 0, 1)
-    c = _empty(a, m, n)
+    c = empty_like(a, m, n)
     constants = {"block_M": 128, "block_N": 128, "block_K": 32, "num_stages": 2, "thread_num": 128, "enable_rasteration": True}
     file = "blocksparse_gemm/example_blocksparse_gemm.py"
     _kernel(file, "blocksparse_matmul", M=m, N=n, K=k, **constants)(a, b, mask.bool(), c)
@@ -107,7 +94,7 @@ def _vector_product(name: str, kernel: str, step: int, **constants: Any) -> None
     def test(draw: Any) -> Any:
         n, k = constants["BLOCK_N"] * 2, step * 3
         x, a = draw.tensor("fp16", (k,)), draw.tensor("fp16", (n, k))
-        y = _empty(x, n)
+        y = empty_like(x, n)
         _kernel("gemv/example_gemv.py", kernel, N=n, K=k, **constants)(x, a, y)
         return y
 
@@ -123,7 +110,7 @@ _vector_product("tilelang_gemv_splitk_vectorized_tvm", "splitk_gemv_vectorized_t
 def _reduced_product(draw: Any) -> Any:
     m, n = 128 * 2, 128 * 2
     a, x = draw.tensor("fp32", (m, n)), draw.tensor("fp32", (n,))  # of fp16 it rounds each product to fp16
-    y = _empty(a, m)
+    y = empty_like(a, m)
     _kernel("gemv/example_gemv.py", "gemv_alloc_reducer", M=m, N=n, dtype="float32")(a, x, y)
     return y
 
@@ -132,7 +119,7 @@ def _reduced_product(draw: Any) -> Any:
 def _convolution(draw: Any) -> Any:
     n, h, w, c, f = 1, 8, 8, 32, 128
     x, weights = draw.tensor("fp16", (n, h, w, c)), draw.tensor("fp16", (3, 3, c, f))
-    y = _empty(x, n, h, w, f)
+    y = empty_like(x, n, h, w, f)
     constants = {"block_M": 64, "block_N": 128, "block_K": 32, "num_stages": 3, "threads": 256, "S": 1, "D": 1, "P": 1}
     _kernel("convolution/example_convolution.py", "convolution", N=n, C=c, H=h, W=w, F=f, K=3, **constants)(x, weights, y)
     return y
@@ -153,7 +140,7 @@ def _convolved(xp: Any, x: Any, w: Any) -> Any:
 def _sum(draw: Any) -> Any:
     m, n = 32 * 3, 32 * 2
     a, b = draw.tensor("fp32", (m, n)), draw.tensor("fp32", (m, n))
-    c = _empty(a, m, n)
+    c = empty_like(a, m, n)
     types = {"in_dtype": "float32", "out_dtype": "float32"}
     file = "elementwise/example_elementwise_add.py"
     _kernel(file, "elementwise_add", M=m, N=n, block_M=32, block_N=32, threads=128, **types)(a, b, c)
@@ -165,7 +152,7 @@ def _rms_norm(name: str, kernel: str, **constants: Any) -> None:
     def test(draw: Any) -> Any:
         m, n = 4 * 2, 128 * 2
         x = draw.tensor("fp32", (m, n))
-        y = _empty(x, m, n)
+        y = empty_like(x, m, n)
         _kernel("norm/rms_norm.py", kernel, M=m, N=n, blk_m=1, **constants)(x, y)
         return y
 
@@ -178,7 +165,7 @@ _rms_norm("tilelang_rms_norm_splitk", "rms_norm_splitk", blk_k=128)
 def _layer_norm_of_rows(draw: Any) -> Any:
     n, d = 3, 256
     x, w, b = draw.tensor("bf16", (n, d)), draw.tensor("bf16", (d,)), draw.tensor("bf16", (d,))
-    y, mean, rstd = _empty(x, n, d), _empty(x, n, dtype=torch.float32), _empty(x, n, dtype=torch.float32)
+    y, mean, rstd = empty_like(x, n, d), empty_like(x, n, dtype=torch.float32), empty_like(x, n, dtype=torch.float32)
     _kernel("norm/layernorm.py", "_layernorm_fwd", N=n, D=d)(x, w, b, y, mean, rstd)
     return y
 
@@ -198,7 +185,7 @@ def _softmax(xp: Any, x: Any) -> Any:
 def _attention(draw: Any) -> Any:
     t, s = 64, 64 * 2
     q, k, v = draw.tensor("fp16", (1, 2, t, 64)), draw.tensor("fp16", (1, 2, s, 64)), draw.tensor("fp16", (1, 2, s, 64))
-    out = _empty(q, 1, 2, t, 64)
+    out = empty_like(q, 1, 2, t, 64)
     constants = {"batch": 1, "heads": 2, "seq_q": t, "seq_kv": s, "dim": 64, "is_causal": False}
     _kernel("flash_attention/example_mha_fwd_bhsd.py", "flashattn", **constants)(q, k, v, out)
     return out
@@ -208,6 +195,6 @@ def _attention(draw: Any) -> Any:
 def _topk(draw: Any) -> Any:
     m, n = 64 * 2, 128
     x = draw.tensor("fp32", (m, n))
-    gates, places = _empty(x, m, 6), _empty(x, m, 6, dtype=torch.int32)
+    gates, places = empty_like(x, m, 6), empty_like(x, m, 6, dtype=torch.int32)
     _kernel("topk/example_topk.py", "tl_topk", M=m, N=n, topk=6, blk_m=64)(x, gates, places)
     return gates
