@@ -234,6 +234,7 @@ def _clock(reader: StatementReader) -> ThreadStep | None:
 
     def execute(active: Active, step: ThreadStep) -> None:
         active.machine.clock += active.machine.shape.tick
+        active.machine.changes += 1  # a loop that reads a clock may end by it
         time = np.array([active.machine.clock], np.uint64) >> shift
         active.write(target, np.broadcast_to(time.astype(DTYPES[width]), len(active.threads)))
 
