@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.campaign import Option, parse, run_script
-from benchmarks.mutation_score import target_of
+from benchmarks.mutation_score import generate_programs, target_of
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.mutants.campaign import PlannedMutants, generate_programs, judge_all
+from bitverdict.harness.mutants.campaign import PlannedMutants, judge_all
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, drawn
 

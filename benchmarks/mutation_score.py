@@ -13,22 +13,25 @@ import argparse
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from benchmarks.campaign import REQUIRED_PATH, Option, append, parse, records, run_script
 from benchmarks.campaign import commit as head
-from bitverdict.harness.lab.pages.mutation_score import Campaign, CasesWorth, cases_worth, page, share
+from bitverdict.harness.lab.pages.mutation_score import Campaign, CasesWorth, cases_worth, newest_emulated, page, share
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.model.targets import Target, newest_emulated, target
-from bitverdict.harness.mutants.campaign import PlannedMutants, generate_programs, judge_all
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.mutants.campaign import BACKSTOP, PlannedMutants, judge_all, programs_in_worker
 from bitverdict.harness.mutants.counts import count_ends
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, digest_of, drawn, read
 from bitverdict.harness.session.case_line import describe
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.task import Task
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 WHY: dict[str, list[str]] = json.loads((CHECKOUT / "benchmarks/mutation_survivors.json").read_text())
@@ -52,6 +55,22 @@ def target_of(kernel: str) -> Target:
     """The emulated target that the mutants of `kernel` are judged on."""
     older = next((arch for arch, kernels in MACHINES.items() if kernel in kernels), "")
     return target(f"emulated:{older}") if older else newest_emulated(resolve(kernel))
+
+
+def generate_programs(plans: Mapping[Path, tuple[Kernel, Target]], *, jobs: int = 1, cases: int = 1) -> Iterator[tuple[Path, str]]:
+    """Write the mutants of each kernel's tile programs, those that its required cases launch, to the file beside it, one a line.
+    Left out are places that fewer than so many `cases` come to. (file, what went wrong, if anything) as they come."""
+    with WorkerPool(jobs=jobs, timeout=BACKSTOP) as pool, pool.interruptible():
+
+        def do(item: tuple[Path, tuple[Kernel, Target]], place: int) -> tuple[Path, str]:
+            path, (kernel, where) = item
+            given = {"kernel": kernel.address, "like": kernel.like, "file": str(path), "cases": cases}
+            address = f"{programs_in_worker.__module__}:{programs_in_worker.__name__}"
+            task = Task(function=address, contract=kernel.contract_address, given=given)
+            verdict = pool.judge(task, where, place=place)
+            return path, "" if verdict.outcome is Outcome.PASS else f"{verdict.outcome}: {verdict.message}"
+
+        yield from pool.spread(plans.items(), do)
 
 
 def generate(out: Path, kernels: Sequence[str], jobs: int) -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.launch import ptx_kernel as ptx_kernel
     from bitverdict.harness.ptx_machine.numba_source import numba_kernel as numba_kernel
     from bitverdict.harness.ptx_machine.tilelang_source import tilelang_kernel as tilelang_kernel
+    from bitverdict.harness.report.launch_replay.launch_sampler import sample as sample
     from bitverdict.harness.report.launch_trace.tracer import trace as trace
 
 _RENAMED_VARIABLES = (
@@ -80,6 +81,7 @@ _HOME = {
     "numba_kernel": "harness.ptx_machine.numba_source",
     "tilelang_kernel": "harness.ptx_machine.tilelang_source",
     "ptx_kernel": "harness.ptx_machine.launch",
+    "sample": "harness.report.launch_replay.launch_sampler",
     "target": "harness.model.targets",
     "targets": "harness.model.targets",
     "trace": "harness.report.launch_trace.tracer",

@@ -49,7 +49,7 @@ class EmulatedKernel(CompiledKernel):
         knobs.runtime.add_stages_inspection_hook = None
         compiler.CompiledKernel = CompiledKernel
         ttgir = next(path for name, path in self.metadata_group.items() if name.endswith(".ttgir"))
-        options = {name: _hashable(value) for name, value in self.metadata._asdict().items()}
+        options = {name: hashable(value) for name, value in self.metadata._asdict().items()}
         # a cache may hold what an environment compiled that is gone by now; the backend names its own libraries
         options["extern_libs"] = tuple(each for each in options["extern_libs"] if Path(each[1]).exists())
         try:
@@ -83,9 +83,9 @@ class EmulatedKernel(CompiledKernel):
         """As `n_regs`."""
 
 
-def _hashable(value: object) -> Any:
+def hashable(value: object) -> Any:
     """An option as it was before it went through JSON: its lists were tuples."""
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+    return tuple(map(hashable, value)) if isinstance(value, list) else value
 
 
 class _Stages(AsmDict):
@@ -118,4 +118,4 @@ def return_emulated_kernels() -> Iterator[None]:
         compiler.CompiledKernel = before
 
 
-__all__ = ["EmulatedKernel", "return_emulated_kernels"]
+__all__ = ["CompiledKernel", "EmulatedKernel", "hashable", "return_emulated_kernels"]

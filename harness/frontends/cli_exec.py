@@ -39,15 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def replay_launch(path: Path) -> int:
-    """Launch the file at `path` again. Exit status 1 where it fails, 3 where the emulated GPU cannot tell, 0 where it runs."""
+    """Launch the file at `path` again. Exit status 1 where it fails, or leaves other words than where it was sampled, 3 where the
+    emulated GPU cannot tell, 0 where it runs."""
     import triton
 
     from bitverdict.harness.emulator import EmulatedFault
     from bitverdict.harness.frontends.emulated_session import EmulatedSession, is_unjudged, traceback_text
-    from bitverdict.harness.report.launch_replay.launch_file import StoredLaunch
+    from bitverdict.harness.report.launch_replay.launch_file import SampledWords, StoredLaunch
 
     launch_file = StoredLaunch(path)
-    session = EmulatedSession([launch_file.record["arch"]], files=[])
+    words = SampledWords(launch_file) if "sampled_on" in launch_file.record else None
+    session = EmulatedSession([launch_file.record["arch"]], files=[words] if words else [])
     then, now = launch_file.record.get("triton", ""), triton.__version__
     if then and then != now:
         print(f"note: triton was {then}, is {now}")
@@ -61,7 +63,9 @@ def replay_launch(path: Path) -> int:
         session.close()
     before = launch_file.record["fault"]
     print(f"runs without a fault on emulated {session.targets[0]}" + (f"; it ended in {before[0]}: {before[1]}" if before else ""))
-    return 0
+    if words is not None:
+        print(words.verdict[1])
+    return words.verdict[0] if words is not None else 0
 
 
 def _trace_of_program(error: BaseException) -> TracebackType | None:

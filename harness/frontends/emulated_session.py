@@ -19,6 +19,7 @@ from typing import Any
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions
 from bitverdict.harness.emulator.device import Device
+from bitverdict.harness.emulator.device_probe import DeviceProbe
 from bitverdict.harness.emulator.gpu_operators import PoisonedMemory, WideOperators
 from bitverdict.harness.emulator.gpu_random import GpuRandom
 from bitverdict.harness.emulator.kernel_traceback import at_the_kernel, function_at, place_of_fault
@@ -177,7 +178,7 @@ class EmulatedSession:
         self,
         targets: Iterable[str],
         schedules: int = 2,
-        files: Iterable[LaunchFiles] | None = None,
+        files: Iterable[DeviceProbe] | None = None,
         *,
         numerics: bool = False,
         limit: str = "",
@@ -209,7 +210,9 @@ class EmulatedSession:
             repeats = OtherSchedules(other_schedules(self.schedules), lambda sentence: self.dependences.update([sentence]))
             multiprocessors = CHIPS[arch].multiprocessors
             numbers = GpuRandom(multiprocessors.count, multiprocessors.threads)
-            failing = [LaunchFiles(arch, state_directory() / "failures")] if self.files is None else self.files
+            failing: Sequence[DeviceProbe] = (
+                [LaunchFiles(arch, state_directory() / "failures")] if self.files is None else self.files
+            )
             probes = repeats, *failing, self.memory, *filter(None, [self.distances])
             watches = self.operators, self.memory, numbers
             reals = None if self.distances is None else frozenset[str]()

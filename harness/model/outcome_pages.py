@@ -228,14 +228,3 @@ PAGES = {
         "The report says which. If it is ours, please report it with the file that it names.",
     ),
 }
-
-
-def markdown() -> str:
-    """docs/outcomes.md."""
-    lines = ["# Outcomes", "", "What came of a case. `bitverdict explain OUTCOME` prints one of these.", ""]
-    lines += ["| outcome | what was observed |", "| --- | --- |"]
-    lines += [f"| [{outcome}](#{str(outcome).replace(' ', '-')}) | {text.meaning} |" for outcome, text in PAGES.items()]
-    for outcome, text in PAGES.items():
-        lines += ["", f"## {outcome}", "", text.meaning, ""]
-        lines += [f"*Usual cause.* {text.usual_cause}", "", f"*What to do.* {text.remedy}"]
-    return "\n".join([*lines, ""])

@@ -23,7 +23,7 @@ from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.kernels.features import Feature, features_of
 
 if TYPE_CHECKING:
-    from bitverdict.harness.model.contract import Contract
+    pass
 
 GPU_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # where there is a GPU's driver there is one of these
 SEEN_GPUS_VARIABLE = "BITVERDICT_GPUS_SEEN"
@@ -70,12 +70,6 @@ def _number(arch: str) -> int:
 def targets(*, every: bool = False) -> list[Target]:
     """The machines that are judged where none is named: emulated ones, then each visible GPU. `every`: all emulated ones."""
     return [Target(f"emulated:{arch}", arch) for arch in (EMULATED_ARCHITECTURES if every else BY_DEFAULT)] + list(_gpus())
-
-
-def newest_emulated(contract: Contract) -> Target:
-    """The last of the emulated targets that are judged by default which has the features of `contract`."""
-    machines = [Target(f"emulated:{arch}", arch) for arch in BY_DEFAULT]
-    return [machine for machine in machines if not contract.lacking(machine)][-1]
 
 
 def target(name: str) -> Target:

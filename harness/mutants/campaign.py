@@ -182,21 +182,6 @@ def in_worker(target: Target, request: Mapping[str, Any]) -> Verdict:
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: result.to_json()})
 
 
-def generate_programs(plans: Mapping[Path, tuple[Kernel, Target]], *, jobs: int = 1, cases: int = 1) -> Iterator[tuple[Path, str]]:
-    """Write the mutants of each kernel's tile programs, those that its required cases launch, to the file beside it, one a line.
-    Left out are places that fewer than so many `cases` come to. (file, what went wrong, if anything) as they come."""
-    with WorkerPool(jobs=jobs, timeout=BACKSTOP) as pool, pool.interruptible():
-
-        def do(item: tuple[Path, tuple[Kernel, Target]], place: int) -> tuple[Path, str]:
-            path, (kernel, where) = item
-            given = {"kernel": kernel.address, "like": kernel.like, "file": str(path), "cases": cases}
-            task = Task(function=f"{__name__}:programs_in_worker", contract=kernel.contract_address, given=given)
-            verdict = pool.judge(task, where, place=place)
-            return path, "" if verdict.outcome is Outcome.PASS else f"{verdict.outcome}: {verdict.message}"
-
-        yield from pool.spread(plans.items(), do)
-
-
 def programs_in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     """The task of a worker: the mutants of a kernel's tile programs, written to a file."""
     kernel, cases = kernel_and_cases(given["kernel"], given["like"], target.name)

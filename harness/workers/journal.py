@@ -101,17 +101,6 @@ def records(path: Path) -> Iterator[dict]:
                 yield record
 
 
-def unfinished_records(path: Path) -> list[dict]:
-    """The begin records of cases that never came to an end, in order. A torn last line is left out."""
-    open_cases: dict[int, dict] = {}
-    for record in records(path):
-        if record["event"] == "begin":
-            open_cases[record["number"]] = record
-        elif record["event"] == "end":
-            open_cases.pop(record["number"], None)
-    return list(open_cases.values())
-
-
 def in_use(path: Path) -> bool:
     """Whether a living run writes this journal. One that was killed a moment ago may still hold its lock, and is given a second."""
     end = time.monotonic() + 1.0

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS, pairs_met_alone
+from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS
 from bitverdict.harness.contracts.quantize_mxfp import BY_SIZE, by_size
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.lab.pages.operand_space import (
@@ -23,6 +23,7 @@ from bitverdict.harness.lab.pages.operand_space import (
     lines,
     main,
     measure_coverage,
+    pairs_met_alone,
     unjudged_lines,
 )
 from bitverdict.harness.model.addresses import resolve

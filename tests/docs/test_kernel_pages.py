@@ -9,9 +9,10 @@ import importlib
 
 import pytest
 
+from bitverdict.harness.lab.pages.mutation_score import newest_emulated
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.model.targets import newest_emulated, target
+from bitverdict.harness.model.targets import target
 from bitverdict.kernels.clauses import Clause, broken, require
 
 

@@ -8,9 +8,10 @@ from types import ModuleType
 import pytest
 
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.lab.pages.mutation_score import newest_emulated
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.model.targets import Target, newest_emulated, target
+from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision
 
 OLDER = {"ampere_gemm": "sm_80", "matmul": "sm_90"}  # where they are judged; others on the newest target that has their features

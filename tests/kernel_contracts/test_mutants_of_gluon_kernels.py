@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.lab.pages.mutation_score import newest_emulated
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.targets import Target, newest_emulated, target
+from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome
 from tests.faults.corpus import COLLECTIONS
 from tests.faults.mutants import Mutant, mutant_contract, once

@@ -7,11 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from bitverdict.harness.lab.pages.mutation_score import Campaign, cases_worth, goal, page, share
+from bitverdict.harness.lab.pages.mutation_score import (
+    Campaign,
+    cases_worth,
+    counted_by,
+    goal,
+    kills,
+    kills_per_second,
+    page,
+    share,
+)
 from bitverdict.harness.model.contract import ExpectedOutcome
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import CLAUSES, OTHER_OUTCOME, REFUSAL, clause_of
-from bitverdict.harness.mutants.counts import count_ends, counted_by, kills, kills_per_second
+from bitverdict.harness.mutants.counts import count_ends
 from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, MutantResult, drawn
 
 NEVER_FAIL = {"pass", "compiler fault", "out of memory", "not modelled", "inconclusive", "not run", "cancelled", "error"}

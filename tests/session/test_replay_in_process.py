@@ -15,8 +15,9 @@ import pytest
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.replay import InThisProcess, debugger_lines, replay
-from bitverdict.harness.workers.journal import Journal, unfinished_records
+from bitverdict.harness.workers.journal import Journal
 from tests.faults.crashes.faulting_kernels import case as faulting
+from tests.support.interrupts import unfinished_records
 from tests.support.vector_add import HOST, case
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.workers.journal import Journal, unfinished_records
+from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.process import Worker, WorkerDied, serve
 from bitverdict.harness.workers.slot import with_assertion
 from bitverdict.harness.workers.start import PLAIN_START
-from tests.support.interrupts import answering
+from tests.support.interrupts import answering, unfinished_records
 from tests.support.vector_add import HOST, case
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -10,9 +10,10 @@ import pytest
 
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.workers.forkserver import COLLECTED_AFTER
-from bitverdict.harness.workers.journal import Journal, unfinished_records
+from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import Task, task_result_of
+from tests.support.interrupts import unfinished_records
 from tests.support.vector_add import HOST, case
 
 DOUBLED = "tests.support.worker_tasks:doubled"

@@ -5,8 +5,6 @@ A pair is *met alone* where its product is the only one of a sum whose factors a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 PAIRS = "pairs"
@@ -39,22 +37,3 @@ def one_code_a_line(
         following = (np.arange(lines) + data_seed * lines) % (1 << width)  # (lines,)
         codes[:, data_seed % k] = rng.permutation(following).astype(unsigned).view(storage)
     return codes
-
-
-def pairs_met_alone(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(256, 256) whether a product of each pair of 8-bit codes is the only one of a sum: a (M, K), b (N, K), zero is the code 0."""
-    met_pairs = np.zeros((256, 256), bool)
-    there = (a != 0).any(axis=0) & (b != 0).any(axis=0)  # (K,)
-    if there.sum() == 1:
-        k = int(np.argmax(there))
-        left, right = (np.unique(side[:, k].view(np.uint8)) for side in (a, b))
-        met_pairs[np.ix_(left, right)] = True
-    return met_pairs
-
-
-def codes_met(operands: Iterable[np.ndarray], width: int) -> np.ndarray:
-    """(2^width,) whether each code is one of those of `operands`."""
-    met = np.zeros(1 << width, bool)
-    for codes in operands:
-        met[np.unique(np.ascontiguousarray(codes).view(f"u{codes.dtype.itemsize}"))] = True
-    return met

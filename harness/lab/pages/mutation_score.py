@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from bitverdict.harness.mutants.counts import Counts, count_ends, counted_by, kills, kills_per_second
+from bitverdict.harness.model.architectures import BY_DEFAULT
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.mutants.counts import Counts, count_ends
 from bitverdict.harness.mutants.record import End, JudgedMutant, Kind, MutantResult
 
 HEAD = """# Mutation score of the shipped kernels
@@ -27,6 +30,37 @@ NOT_EXAMINED = "not examined"
 LIVE, SHARE = 3000, 99
 """The goal of a campaign over all kernels: so many live mutants, and so many per cent of them killed."""
 MOST_TEXT = 110  # characters of an edit or a reason in a table
+
+
+def newest_emulated(contract: Contract) -> Target:
+    """The last of the emulated targets that are judged by default which has the features of `contract`."""
+    machines = [Target(f"emulated:{arch}", arch) for arch in BY_DEFAULT]
+    return [machine for machine in machines if not contract.lacking(machine)][-1]
+
+
+def counted_by(judged: Iterable[JudgedMutant], name: Callable[[JudgedMutant], str]) -> dict[str, Counts]:
+    """The counts of each group that `name` puts its mutants in, by name in their order."""
+    groups: dict[str, list[JudgedMutant]] = defaultdict(list)
+    for each in judged:
+        groups[name(each)].append(each)
+    return {group: count_ends(groups[group]) for group in sorted(groups)}
+
+
+def kills(judged: Iterable[JudgedMutant]) -> Counter[tuple[str, str]]:
+    """(clause, regime) -> mutants killed so. Of a regime that names row numbers too, its values alone are told."""
+    found: Counter[tuple[str, str]] = Counter()
+    for each in judged:
+        if each.result.end is End.KILL:
+            found[each.result.clause, each.result.regime.partition("/")[0]] += 1
+    return found
+
+
+def kills_per_second(judged: Sequence[JudgedMutant], workers: int = 2) -> float | None:
+    """Kills per second of so many workers, one a core: workers * kills / seconds of killed mutants. Of the second half of the
+    kills, in their order: by then workers hold operands, expected results and compiled programs. None where none is killed."""
+    seconds = [each.result.seconds for each in judged if each.result.end is End.KILL]
+    later = seconds[len(seconds) // 2 :]
+    return workers * len(later) / sum(later) if sum(later) else None
 
 
 @dataclass(frozen=True)

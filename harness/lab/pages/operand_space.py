@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitverdict.harness.contracts.inputs.all_codes import codes_met, pairs_met_alone
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
@@ -30,6 +29,25 @@ CONVERTING_KERNELS = ("quantize_mxfp", "swiglu")
 """Kernels that convert each element of an operand by itself."""
 OTHERWISE = ("block_scaled_matmul",)
 """Kernels whose codes have scales, which decide what is judged."""
+
+
+def pairs_met_alone(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(256, 256) whether a product of each pair of 8-bit codes is the only one of a sum: a (M, K), b (N, K), zero is the code 0."""
+    met_pairs = np.zeros((256, 256), bool)
+    there = (a != 0).any(axis=0) & (b != 0).any(axis=0)  # (K,)
+    if there.sum() == 1:
+        k = int(np.argmax(there))
+        left, right = (np.unique(side[:, k].view(np.uint8)) for side in (a, b))
+        met_pairs[np.ix_(left, right)] = True
+    return met_pairs
+
+
+def codes_met(operands: Iterable[np.ndarray], width: int) -> np.ndarray:
+    """(2^width,) whether each code is one of those of `operands`."""
+    met = np.zeros(1 << width, bool)
+    for codes in operands:
+        met[np.unique(np.ascontiguousarray(codes).view(f"u{codes.dtype.itemsize}"))] = True
+    return met
 
 
 @dataclass

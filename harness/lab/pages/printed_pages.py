@@ -36,9 +36,15 @@ def _tutorials() -> str:
 
 
 def _outcomes() -> str:
-    from bitverdict.harness.model.outcome_pages import markdown
+    from bitverdict.harness.model.outcome_pages import PAGES
 
-    return markdown()
+    lines = ["# Outcomes", "", "What came of a case. `bitverdict explain OUTCOME` prints one of these.", ""]
+    lines += ["| outcome | what was observed |", "| --- | --- |"]
+    lines += [f"| [{outcome}](#{str(outcome).replace(' ', '-')}) | {text.meaning} |" for outcome, text in PAGES.items()]
+    for outcome, text in PAGES.items():
+        lines += ["", f"## {outcome}", "", text.meaning, ""]
+        lines += [f"*Usual cause.* {text.usual_cause}", "", f"*What to do.* {text.remedy}"]
+    return "\n".join([*lines, ""])
 
 
 def _reference(page: str) -> Callable[[], str]:

@@ -19,6 +19,7 @@ from triton.compiler import compiler
 from triton.compiler.compiler import CompiledKernel
 
 from bitverdict.harness.emulator import EmulatedFault
+from bitverdict.harness.emulator.compiled_kernel import hashable
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, WordAccess
 from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums, note_sum
 from bitverdict.harness.emulator.memory.byte_arrays import words_in
@@ -171,7 +172,7 @@ def compile_source(source: Any, metadata: Any, program: bytes) -> CompiledKernel
     """`source`, Triton's record of a kernel with its signature and constants, compiled to machine code from its Python source, as
     Triton would have without an emulated GPU. `metadata` and tile `program` are those of the emulated launch: its options."""
     hook, saved_class = knobs.runtime.add_stages_inspection_hook, compiler.CompiledKernel
-    options = {name: _hashable(value) for name, value in metadata._asdict().items()}
+    options = {name: hashable(value) for name, value in metadata._asdict().items()}
     if warps := re.search(rb'"ttg\.num-warps" = (\d+)', program):  # the metadata's are those of all partitions together
         options["num_warps"] = int(warps[1])
     knobs.runtime.add_stages_inspection_hook, compiler.CompiledKernel = None, CompiledKernel
@@ -179,11 +180,6 @@ def compile_source(source: Any, metadata: Any, program: bytes) -> CompiledKernel
         return compiler.compile(source, target=metadata.target, options=options)
     finally:
         knobs.runtime.add_stages_inspection_hook, compiler.CompiledKernel = hook, saved_class
-
-
-def _hashable(value: object) -> Any:
-    """An option as it was before it went through JSON: its lists were tuples."""
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def arguments(signature: Mapping[str, object], values: Sequence[object], regions: Sequence[Region]) -> tuple[Any, ...]:

@@ -115,6 +115,13 @@ def replay(launch_record: RecordedLaunch, before: Sequence[Any], after: Sequence
         return memory[pointer.storage][pointer.offset :][: _whole_bytes(launch_record, pointer, dtype)].view(dtype)
 
     machine.launch(launch_record.kernel, launch_record.grid, [with_places(value, address) for value in launch_record.values])
+    return compare(launch_record, memory, before, after)
+
+
+def compare(
+    launch_record: RecordedLaunch, memory: Sequence[torch.Tensor], before: Sequence[Any], after: Sequence[object]
+) -> dict[str, Any]:
+    """Hold `memory`, what a machine left in each storage, to the bytes `after`: what the results say of it."""
     row: dict[str, Any] = {
         "words": sum(storage.words for storage in launch_record.storages),
         "written": sum(storage.written_words for storage in launch_record.storages),
@@ -125,7 +132,7 @@ def replay(launch_record: RecordedLaunch, before: Sequence[Any], after: Sequence
         "outside": 0,
     }
     for number, storage in enumerate(launch_record.storages):
-        expected = torch.from_numpy(before[number] if after[number] is None else after[number]).to(machine.device)
+        expected = torch.from_numpy(before[number] if after[number] is None else after[number]).to(memory[number].device)
         differs = _differing_words(memory[number], expected, storage.word)
         open_ = [enclosure for enclosure in launch_record.enclosed_words if enclosure.storage == number]
         for enclosure in open_:
