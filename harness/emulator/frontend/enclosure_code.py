@@ -338,6 +338,12 @@ class EnclosureWriter(RegionDepth):
                 rounded = t.name("rounded")
                 t.emit("{} = {}", rounded, t.apply(enclosure_ends.inexact, t.operand(op, i).format, t.value(op.operands[i]), *pair))
                 products_by_place[i] = rounded
+            elif products_by_place[i] and (made := t.defined.get(op.operands[i])) is not None and made.name == "arith.select":
+                sides = [may_be_product(t, name, includes_divisions=True) for name in made.operands[1:]]
+                if sides[0] != sides[1]:
+                    taken = t.name("taken")
+                    t.emit("{} = {}", taken, t.calls(enclosure_ends.side_taken, t.value(made.operands[0]), sides[0]))
+                    products_by_place[i] = taken
         return products_by_place
 
     def _each_end(self, op: Operation, places: list[int]) -> tuple[Any, ...]:

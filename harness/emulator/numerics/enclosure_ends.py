@@ -38,6 +38,11 @@ def inexact(fmt: str | None, value: TileValue, left: TileValue, right: TileValue
     return np.asarray(whole != np.abs(np.asarray(widen(value, fmt), np.float64)))
 
 
+def side_taken(m: Cta, condition: TileValue, side: bool) -> MayBeProduct:
+    """Where a select takes the `side` that may be a product: what it takes of the other is none."""
+    return bool(m.launch.enclosures.enclosure_of(condition)) or np.asarray(condition, bool) == side
+
+
 def _ends(m: Cta, value: TileValue, dtype: np.dtype, may_be_product: MayBeProduct) -> tuple[np.ndarray, np.ndarray] | None:
     enclosure, array = m.launch.enclosures.enclosure_of(value), array_of(value, dtype)
     if enclosure is None:

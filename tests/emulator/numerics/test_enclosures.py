@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.faults import NotModelled
@@ -231,6 +233,28 @@ def test_a_comparison_that_no_choice_changes_is_decided() -> None:
         summed[(1,)](*operands(), out, KIND="compared", N=N, num_warps=1)
         assert device.enclosure(out) is None
     np.testing.assert_array_equal(out.numpy(), np.where(apart > 0, x.numpy(), y.numpy()))
+
+
+@triton.jit
+def padded(x, y, z, out, keep, FLIPPED: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    inf, product = float("inf"), tl.load(x + at) * tl.load(y + at)
+    scores = tl.where(at >= keep, -inf, product) if FLIPPED else tl.where(at < keep, product, -inf)
+    tl.store(out + at, scores - tl.load(z + at), mask=at < keep)
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_what_a_select_takes_beside_a_product_is_none(flipped: bool) -> None:
+    """A softmax pads its scores by -inf: less their own maximum these are NaN whatever is fused, and stored nowhere."""
+    x, y, z = operands()
+    z[N // 2 :] = -torch.inf
+    out = torch.zeros(N)
+    with emulated("sm_90") as device:
+        padded[(1,)](x, y, z, out, N // 2, FLIPPED=flipped, N=N, num_warps=1)
+        low, high = (keys(each)[: N // 2] for each in device.enclosure(out))
+    product_, kept = (x.double() * y.double()).numpy()[: N // 2], z.numpy()[: N // 2]
+    apart, fused = product_.astype(np.float32) - kept, (product_ - kept).astype(np.float32)
+    assert (apart != fused).any() and holds(low, high, apart) and holds(low, high, fused)
 
 
 def test_memory_keeps_the_last_store_of_an_address() -> None:
