@@ -37,9 +37,19 @@ SECONDS = 60.0
 @cache
 def entries() -> tuple[Entry, ...]:
     """All entries, package by package."""
-    from benchmarks import corpus_fla, corpus_flag_gems, corpus_gemlite, corpus_liger, corpus_torch, corpus_xformers
+    from benchmarks import (
+        corpus_fla,
+        corpus_flag_gems,
+        corpus_gemlite,
+        corpus_liger,
+        corpus_sglang,
+        corpus_torch,
+        corpus_vllm,
+        corpus_xformers,
+    )
 
-    modules = (corpus_flag_gems, corpus_liger, corpus_fla, corpus_xformers, corpus_gemlite, corpus_torch)
+    served = (corpus_sglang, corpus_vllm)
+    modules = (corpus_flag_gems, corpus_liger, corpus_fla, corpus_xformers, corpus_gemlite, corpus_torch, *served)
     return tuple(entry for module in modules for entry in module.ENTRIES)
 
 
