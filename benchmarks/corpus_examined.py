@@ -36,6 +36,13 @@ EXAMINED = (
              "this entry runs the default, tf32, and takes 0.005. The package's own `test_parallel` sets `TRITON_F32_DEFAULT=ieee` "
              "and takes 0.015 for `dg`. With `ieee` all four gradients are right here. `dg` is the difference of two sums, of "
              "q dq and k dk, that are far larger (15 to 1, root mean square): the 4e-4 of tf32 becomes 0.006."),
+    Examined("sglang", "extend attention", OURS,
+             "rows beyond the sequence have the denominator 0 * 1 + 0. Its enclosure is a word wide, since other rows of the tile "
+             "are enclosed; so `where(deno == 0, 1, deno)` is anything from 0 to 1, and the quotient is refused."),
+    Examined("vllm", "top_k_top_p", OURS, "ends at the time limit, 150 s beside other work."),
+    Examined("vllm", "fused_recurrent_gated_delta_rule", THEIRS,
+             "without `ssm_state_indices` the state of sequence n is read at its first token, not at n; states are stored at "
+             "`bos + t` of a tensor of T. vLLM itself hands indices on."),
     Examined("flag_gems", "addr", ENCLOSED,
              "of the eight elements of a thread the compiler fuses the left product for one, the right one for seven."),
     Examined("fla-core", "chunk_hgrn, backward", ENCLOSED,

@@ -23,8 +23,6 @@ from benchmarks.corpus_sglang import (
     attention_operands,
     awq_operands,
     awq_weights,
-    block_operands,
-    block_scaled,
     by_sequence,
     delta_operands,
     delta_rule,
@@ -168,8 +166,6 @@ for _name, _dtype in (("scaled_mm, int8", torch.int8), ("scaled_mm, fp8", FP8)):
         lambda g, d=_dtype: scaled_operands(g, d), scaled)  # fmt: skip
 add("per_token_quant_int8", f"{LAYERS}.quantization.utils.int8_utils.per_token_quant_int8",
     lambda g: (quantised_rows(g, torch.int8, 127.0, 256),), lambda x: (x * 32, torch.full((5, 1), 1 / 32)))  # fmt: skip
-add("w8a8_block_int8_matmul", f"{LAYERS}.quantization.utils.int8_utils.w8a8_block_int8_matmul",
-    lambda g: block_operands(g, torch.int8), block_scaled)  # fmt: skip
 add("fused_q_kv_rmsnorm", "models.common.ops.fused_qk_rmsnorm.fused_q_kv_rmsnorm", lambda g: (g.normal(13, 100), g.normal(13, 64),
     g.normal(100), g.normal(64), 1e-6), lambda q, k, w, v, eps: (rms(q, w), rms(k, v)))  # fmt: skip
 add("rms_norm_gated", f"{LAYERS}.mamba.ops.layernorm_gated.rms_norm_gated", lambda g: (g.normal(13, 100), g.normal(100), None,
