@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +54,6 @@ CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", 
 PARAMETERS = 0xF0000000  # where parameters lie, each from a multiple of 256: of a tensor map or a struct a kernel takes the address
 
 
-_ONLY_READS = re.compile(
-    r"(ldu?|mov|cvta|min|max|shfl|elect|match|vote|redux|activemask|ldmatrix|mma|membar|fence|nanosleep|prefetchu?|discard"
-    r"|applypriority|createpolicy|mapa|getctarank|setmaxnreg|griddepcontrol|bar(rier)?(\.cta)?\.(sync|red|warp)"
-    r"|mbarrier\.(test|try)_wait|st(?!\.async)|atom|red(?!\.async))\b"
-)
-"""Instructions that change nothing but registers, or say themselves whether they have (`Threads.changes`)."""
-
-
 @dataclass
 class ThreadStep(Step):
     """A statement that reaches memory, other threads or a barrier: `execute` does it for the threads that are active there and
@@ -72,11 +64,6 @@ class ThreadStep(Step):
     ends_block: bool = False  # threads may have to wait here
     line: int = 0  # of the PTX text, from 1
     place: str = ""  # "file:line" of the source, by `.loc`
-
-    only_reads: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.only_reads = _ONLY_READS.match(self.statement.opcode) is not None
 
 
 Builder = Callable[["StatementReader"], ThreadStep | None]
@@ -163,7 +150,6 @@ class KernelProgram:
     has_relaxed_arrivals: bool = field(init=False)
     fragments: frozenset[str] = field(init=False)  # registers of wgmma
     short_lived: set[str] = field(init=False)  # registers that are dropped behind their last use: unrolled loops have thousands
-    _deciding_registers: dict[frozenset[int], tuple[str, ...]] = field(default_factory=dict, repr=False)  # by blocks
 
     def __post_init__(self) -> None:
         self.opcodes = sorted({step.statement.opcode for block in self.blocks for step in block.steps})
@@ -186,29 +172,6 @@ class KernelProgram:
         products = {name for step in steps if _PRODUCT.fullmatch(step.statement.opcode) for name in step.writes}
         sums = [step for step in steps if _SUM.fullmatch(step.statement.opcode)]
         return sum(any(isinstance(name, str) and name in products for name in step.reads) for step in sums)
-
-    @cached_property
-    def loop_heads(self) -> frozenset[int]:
-        """Blocks that a branch leads back to."""
-        edges = ((number, target) for number, block in enumerate(self.blocks) for target in (block.target, block.next_block))
-        return frozenset(target for number, target in edges if target >= 0 and self.order[target] <= self.order[number])
-
-    def registers_that_decide(self, numbers: frozenset[int]) -> tuple[str, ...]:
-        """Registers on which branches, and what reaches memory or other threads, depend in the blocks `numbers`."""
-        if numbers not in self._deciding_registers:
-            blocks = [self.blocks[number] for number in numbers]
-            found = {block.branch[0] for block in blocks if block.branch}
-            steps = [step for block in blocks for step in block.steps]
-            found |= {name for step in steps if isinstance(step, ThreadStep) for name in (*step.reads, step.guard)
-                      if isinstance(name, str)}  # fmt: skip
-            count = -1
-            while count < len(found):
-                count = len(found)
-                for step in steps:
-                    if not found.isdisjoint(step.writes):
-                        found |= {name for name in (*step.reads, step.base, step.guard) if isinstance(name, str)}
-            self._deciding_registers[numbers] = tuple(found - {""})
-        return self._deciding_registers[numbers]
 
     def fields(self, parameter: str, value: bytes) -> dict[str, Words]:
         """The words [1] that loads take of a parameter that is a struct, by "[name+8]"."""

@@ -138,8 +138,8 @@ def _barrier(reader: StatementReader) -> ThreadStep | None:
     if "warp" in reader.modifiers:
         reader.accept("warp", "sync")
         mask = reader.operand(reader.operands[0], "b32")
-        reads = tuple(each for each in (mask,) if isinstance(each, str))
-        return ThreadStep(statement, reads, (), lambda: None, execute=_meet_in_warp, options=mask, ends_block=True)
+        masks: tuple[str, ...] = (mask,) if isinstance(mask, str) else ()
+        return ThreadStep(statement, masks, (), lambda: None, execute=_meet_in_warp, options=mask, ends_block=True)
     if "red" in reader.modifiers:
         return _reducing_barrier(reader)
     reader.accept("sync", "arrive", "cta", "aligned")
@@ -177,7 +177,7 @@ def _reducing_barrier(reader: StatementReader) -> ThreadStep | None:
     return ThreadStep(reader.statement, reads, (target,), lambda: None, execute=execute, ends_block=True)
 
 
-def _missing(active: Active, members: np.ndarray) -> np.ndarray:
+def _absent_threads(active: Active, members: np.ndarray) -> np.ndarray:
     """Of the mask `members` of each active thread those that are not active with it."""
     present = np.zeros(len(active.machine.live) // WARP, np.uint32)
     np.bitwise_or.at(present, active.threads // WARP, np.uint32(1) << (active.threads % WARP).astype(np.uint32))
@@ -188,13 +188,13 @@ def _missing(active: Active, members: np.ndarray) -> np.ndarray:
 
 def check_together(active: Active, step: ThreadStep, members: np.ndarray) -> None:
     """A fault where a thread of the mask `members` (one word a thread) of its warp is not here with the others."""
-    if _missing(active, members).any():
+    if _absent_threads(active, members).any():
         raise fault("not modelled", f"{step.statement.opcode} where not all threads of its mask are together", step)
 
 
 def _meet_in_warp(active: Active, step: ThreadStep) -> None:
     machine, members = active.machine, active.read(step.options)
-    waits = _missing(active, members) != 0
+    waits = _absent_threads(active, members) != 0
     if not waits.all():
         machine.order.synchronise_warps(active.threads[~waits])
     if waits.any():

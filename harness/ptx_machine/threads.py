@@ -31,7 +31,7 @@ from bitverdict.harness.ptx_machine import (  # noqa: F401 -- system_calls and o
 from bitverdict.harness.ptx_machine.bulk_copies import BulkGroupRead
 from bitverdict.harness.ptx_machine.mbarriers import Mbarrier
 from bitverdict.harness.ptx_machine.memory import GlobalSpace
-from bitverdict.harness.ptx_machine.polling import Polls
+from bitverdict.harness.ptx_machine.poll_loops import Polls, changes_state
 from bitverdict.harness.ptx_machine.program import PARAMETERS, KernelProgram, ThreadStep, fault
 from bitverdict.harness.ptx_machine.shared_space import SharedSpace
 from bitverdict.harness.ptx_machine.tensor_maps import TensorMap, TensorMapFields
@@ -216,20 +216,21 @@ class Threads(Frame):
         """To the end of all threads."""
         blocks, order = self.kernel.blocks, self.kernel.order
         lanes_by_block: dict[int, list[np.ndarray]] = {0: [np.flatnonzero(self.live)]}
-        runs, repeated, heads, polls = 0, set[int](), self.kernel.loop_heads, Polls(self)
+        runs, earlier_blocks, polls = 0, set[int](), Polls(self)
         while lanes_by_block or self.parked or polls.asides:
             if not lanes_by_block and not self._release_barriers(lanes_by_block):
                 if not polls.asides:
                     self._deadlock()
                 polls.resume(lanes_by_block)
             number = min(polls.choose(lanes_by_block), key=order.__getitem__)
-            runs, repeated = (runs + (number in repeated), repeated | {number}) if len(lanes_by_block) > 1 else (0, set())
+            runs = runs + (number in earlier_blocks) if len(lanes_by_block) > 1 else 0
+            earlier_blocks = earlier_blocks | {number} if len(lanes_by_block) > 1 else set()
             if runs > PATIENCE:
-                number = max(self._others(lanes_by_block, number), key=order.__getitem__)
-                runs, repeated = 0, set()
+                number = max(self._blocks_of_other_warps(lanes_by_block, number), key=order.__getitem__)
+                runs, earlier_blocks = 0, set()
             parts = lanes_by_block.pop(number)
             lanes = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
-            if number in heads and polls.puts_aside(number, lanes):
+            if number in polls.loop_heads and polls.puts_aside(number, lanes):
                 continue
             everyone = len(lanes) == self.lanes
             block = blocks[number]
@@ -255,7 +256,7 @@ class Threads(Frame):
         bulk_copies.refuse_unfinished(self)
         tensor_memory.refuse_unfinished(self)
 
-    def _others(self, lanes_by_block: dict[int, list[np.ndarray]], number: int) -> list[int]:
+    def _blocks_of_other_warps(self, lanes_by_block: dict[int, list[np.ndarray]], number: int) -> list[int]:
         """Blocks at which other warps wait than at `number`, whose threads may loop; where there are none, any."""
         loops = np.unique(np.concatenate(lanes_by_block[number]) // WARP)
         other_warps = [each for each, parts in lanes_by_block.items() if not np.isin(np.concatenate(parts) // WARP, loops).any()]
@@ -309,8 +310,7 @@ class Threads(Frame):
                 if not len(active.positions):
                     return
         step.execute(active, step)
-        if not step.only_reads:
-            self.changes += 1
+        self.changes += changes_state(step.statement.opcode)
 
 
 @dataclass(eq=False)

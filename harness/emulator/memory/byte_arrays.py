@@ -36,21 +36,21 @@ def copy_of(memory: np.ndarray) -> np.ndarray:
         return memory.copy()
     copy = zeros(memory.size, np.uint8)
     for start in range(0, memory.size, CHUNK):
-        if _wide(chunk := memory[start : start + CHUNK]).any():
+        if _as_words_of_eight(chunk := memory[start : start + CHUNK]).any():
             copy[start : start + CHUNK] = chunk
     return copy
 
 
 def different_places(one: np.ndarray, other: np.ndarray, size: int) -> np.ndarray:
     """Numbers of the words of `size` bytes that differ in the bytes `one` and `other`."""
-    found = [np.zeros(0, np.int64)]
+    places = [np.zeros(0, np.int64)]
     for start in range(0, one.size, CHUNK):
         chunks = one[start : start + CHUNK], other[start : start + CHUNK]
-        if not np.array_equal(_wide(chunks[0]), _wide(chunks[1])):
+        if not np.array_equal(_as_words_of_eight(chunks[0]), _as_words_of_eight(chunks[1])):
             a, b = (words_in(chunk, size) for chunk in chunks)
-            found.append(np.flatnonzero(a != b) + start // size)
-    return np.concatenate(found)
+            places.append(np.flatnonzero(a != b) + start // size)
+    return np.concatenate(places)
 
 
-def _wide(memory: np.ndarray) -> np.ndarray:
+def _as_words_of_eight(memory: np.ndarray) -> np.ndarray:
     return memory if memory.size % 8 else words_in(memory, 8)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.ptx.opcodes import Words
-from bitverdict.harness.ptx_machine.program import ThreadStep, fault
+from bitverdict.harness.ptx_machine.program import KernelProgram, ThreadStep, fault
 from bitverdict.harness.ptx_machine.thread_order import WARP
 
 if TYPE_CHECKING:
@@ -25,7 +26,19 @@ if TYPE_CHECKING:
 
 _POLL = re.compile(r"(ld|atom|mbarrier\.test_wait)\b")
 _SEES_OTHER_CTAS = re.compile(r"(ld|atom)\b(?!.*\.(shared|param|local|const)\b)")
+_ONLY_READS = re.compile(
+    r"(ldu?|mov|cvta|min|max|shfl|elect|match|vote|redux|activemask|ldmatrix|mma|membar|fence|nanosleep|prefetchu?|discard"
+    r"|applypriority|createpolicy|mapa|getctarank|setmaxnreg|griddepcontrol|bar(rier)?(\.cta)?\.(sync|red|warp)"
+    r"|mbarrier\.(test|try)_wait|st(?!\.async)|atom|red(?!\.async))\b"
+)
+"""Instructions that change nothing but registers, or say themselves whether they have (`Threads.changes`)."""
 Registers = dict[str, Words]  # arrays that nothing writes into: a snapshot is a copy of the table
+
+
+@cache
+def changes_state(opcode: str) -> bool:
+    """Whether an instruction changes anything but registers, and does not say itself whether it has."""
+    return _ONLY_READS.match(opcode) is None
 
 
 @dataclass(eq=False)
@@ -44,6 +57,10 @@ class Polls:
 
     def __init__(self, machine: Threads) -> None:
         self.machine = machine
+        blocks, order = machine.kernel.blocks, machine.kernel.order
+        edges = ((start, end) for start, block in enumerate(blocks) for end in (block.target, block.next_block) if end >= 0)
+        self.loop_heads = frozenset(end for start, end in edges if order[end] <= order[start])
+        self.deciding_registers: dict[frozenset[int], tuple[str, ...]] = {}  # by blocks
         self.asides: dict[int, list[np.ndarray]] = {}
         self.visits: dict[tuple[int, int, int], Visit] = {}  # by head, first thread and their count
         self.meeting: Visit | None = None
@@ -115,11 +132,13 @@ class Polls:
         return is_same
 
     def _same_registers(self, visit: Visit, lanes: np.ndarray) -> bool:
-        now = self.machine.registers
-        if visit.different_register and not _same_words(visit.registers, now, visit.different_register, lanes):
+        registers = self.machine.registers
+        if visit.different_register and not _same_words(visit.registers, registers, visit.different_register, lanes):
             return False
-        names = self.machine.kernel.registers_that_decide(frozenset(self.blocks))
-        different = next((name for name in names if not _same_words(visit.registers, now, name, lanes)), "")
+        if (blocks := frozenset(self.blocks)) not in self.deciding_registers:
+            self.deciding_registers[blocks] = registers_that_decide(self.machine.kernel, blocks)
+        names = self.deciding_registers[blocks]
+        different = next((name for name in names if not _same_words(visit.registers, registers, name, lanes)), "")
         visit.different_register = different or visit.different_register
         return not different
 
@@ -138,21 +157,35 @@ class Polls:
         return fault("deadlock", message, (polls or steps)[0], thread=thread) if steps else EmulatedFault("deadlock", message)
 
 
-def _same_places(one: list[object], other: list[object]) -> bool:
-    return len(one) == len(other) and all(
+def registers_that_decide(kernel: KernelProgram, numbers: frozenset[int]) -> tuple[str, ...]:
+    """Registers on which branches, and what reaches memory or other threads, depend in the blocks `numbers`."""
+    blocks = [kernel.blocks[number] for number in numbers]
+    steps = [step for block in blocks for step in block.steps]
+    names = {block.branch[0] for block in blocks if block.branch}
+    for step in steps:
+        if isinstance(step, ThreadStep):
+            names |= {name for name in (*step.reads, step.guard) if isinstance(name, str)}
+    count = -1
+    while count < len(names):
+        count = len(names)
+        for step in steps:
+            if not names.isdisjoint(step.writes):
+                names |= {name for name in (*step.reads, step.base, step.guard) if isinstance(name, str)}
+    return tuple(names - {""})
+
+
+def _same_places(places: list[object], places_now: list[object]) -> bool:
+    return len(places) == len(places_now) and all(
         a[0] == b[0] and np.array_equal(a[1], b[1])  # type: ignore[index]
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(places, places_now, strict=True)
     )
 
 
 def _same_words(then: Registers, now: Registers, name: str, lanes: np.ndarray) -> bool:
-    one, other = then.get(name), now.get(name)
-    if one is other:
+    before, after = then.get(name), now.get(name)
+    if before is after:
         return True
-    if one is None or other is None:
+    if before is None or after is None:
         return False
-    one, other = (words if len(words) == 1 else words[lanes] for words in (one, other))
-    return bool((one == other).all())
-
-
-__all__ = ["Polls"]
+    before, after = (words if len(words) == 1 else words[lanes] for words in (before, after))
+    return bool((before == after).all())
