@@ -3,6 +3,7 @@
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     TENSORS.update({size: [torch.full((size,), number) for number in (1.0, 2.0, 3.0)] for size in (1008, 2032, 4080, 8176)})
     notes: Any = Notes(monkeypatch)
     notes.active.utils.launch = launch
+    compiled = SimpleNamespace(launch=launch)  # an older release compiles a launcher for each signature
+    monkeypatch.setattr("triton.backends.nvidia.driver.compile_module_from_src", lambda **given: compiled, raising=False)
     monkeypatch.setattr(notes.driver, "_active", notes.active)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
 
@@ -49,10 +52,10 @@ def test_words_of_a_gpu_are_held_to_the_emulated_ones(tmp_path: Path, monkeypatc
         threads = [threading.Thread(target=serve, args=[1008] * 50) for _ in range(4)]
         [each.start() for each in threads], [each.join() for each in threads]
         TENSORS[1008][0][3] = torch.inf
-        serve(2032, *[1008] * 10)
+        serve(2032, *[1008] * 20)  # of the last 20 one at least is drawn
     serve(8176)
     found = reasons(tmp_path)
-    assert sampler.failure == "" and sampler.counts["kept ordinary"] + sampler.counts["kept outlier"] in (22, 23, 24)
+    assert sampler.failure == "" and sampler.counts["kept ordinary"] + sampler.counts["kept outlier"] in range(22, 26)
     assert "the first launch of" in found and "n[0] of 2^10" in found and "x holds Inf" in found and "2^12" not in found
     monkeypatch.undo()
     assert sorted(map(replay_launch, tmp_path.glob("*.launch")))[-2:] == [0, 1]
