@@ -39,7 +39,9 @@ EXAMINED = (
     Examined("sglang", "extend attention", OURS,
              "rows beyond the sequence have the denominator 0 * 1 + 0. Its enclosure is a word wide, since other rows of the tile "
              "are enclosed; so `where(deno == 0, 1, deno)` is anything from 0 to 1, and the quotient is refused."),
-    Examined("vllm", "top_k_top_p", OURS, "ends at the time limit, 150 s beside other work."),
+    Examined("vllm", "top_k_top_p", THEIRS,
+             "outliers are stored to a buffer in global memory, by their rank in the row, and the search loads them by place: "
+             "other threads do, and no barrier stands between (topk_topp_triton.py, lines 197 and 241). Not tried on a GPU."),
     Examined("vllm", "fused_recurrent_gated_delta_rule", THEIRS,
              "without `ssm_state_indices` the state of sequence n is read at its first token, not at n; states are stored at "
              "`bos + t` of a tensor of T. vLLM itself hands indices on."),
