@@ -402,7 +402,7 @@ def beside_the_interpreter(compared: list[dict[str, Any]]) -> Iterator[str]:
     if not functions:
         return
     yield "\n## Beside Triton's interpreter\n"
-    others = ", ".join(f"{state} {count}" for state, count in states.most_common() if state != PASSED)
+    others = ", ".join(f"{state} {count}" for state, count in states.most_common() if state != PASSED) or "all"
     yield f"Of {states.total()} tests that pass under `--emulate` {states[PASSED]} pass in the interpreter ({others}):"
     yield f"{len(functions)} functions. Processor seconds of a test, its fixtures and its reference included:\n"
     yield "| | median ratio | not slower | slower |\n| --- | ---: | ---: | --- |"

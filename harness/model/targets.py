@@ -14,16 +14,13 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED_ARCHITECTURES, is_amd
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.trusted_imports import environment_of_a_child
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.kernels.features import Feature, features_of
-
-if TYPE_CHECKING:
-    pass
 
 GPU_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # where there is a GPU's driver there is one of these
 SEEN_GPUS_VARIABLE = "BITVERDICT_GPUS_SEEN"
