@@ -12,6 +12,7 @@ from bitverdict.harness.emulator.ptx.steps import DATA, conversion_of_load
 from bitverdict.harness.ptx_machine.memory import ASYNC, Conflict, Judge
 from bitverdict.harness.ptx_machine.program import PARAMETERS, StatementReader, ThreadStep, fault, instruction
 from bitverdict.harness.ptx_machine.shared_space import OWN, PEERS
+from bitverdict.harness.ptx_machine.strong_accesses import semantics_of
 from bitverdict.harness.ptx_machine.thread_order import WARP
 
 if TYPE_CHECKING:
@@ -183,6 +184,11 @@ def addresses_of(active: Active, base: str | Words, offset: int) -> np.ndarray:
     return (words + words.dtype.type(offset % (1 << 8 * words.itemsize))).astype(np.int64)
 
 
+def word_addresses(addresses: np.ndarray, space: str) -> np.ndarray:
+    """Generic addresses, by which the words of a cluster are told apart."""
+    return addresses + SHARED_WINDOW if space == "shared" else addresses
+
+
 def vector_length(modifiers: list[str]) -> int:
     return next((int(name[1:]) for name in modifiers if name in ("v2", "v4", "v8")), 1)
 
@@ -197,16 +203,19 @@ def _load(reader: StatementReader) -> ThreadStep | None:
     base, offset = reader.address(reader.operands[1])
     size, count, peer_access = bits(kind) // 8, vector_length(reader.modifiers), peer_access_of(reader)
     converts = [conversion_of_load(kind, reader.function.registers[name]) if name != "_" else None for name in names]
+    semantics = semantics_of(reader)
 
     def execute(active: Active, step: ThreadStep) -> None:
         addresses = addresses_of(active, base, offset)
         words = _read(active.machine, step, active.threads, addresses, space, count, size, peer_access)
+        if semantics.is_strong and active.machine.released_words is not None:
+            active.machine.released_words.read(active.threads, word_addresses(addresses, space), semantics)
         for number, (name, convert) in enumerate(zip(names, converts, strict=True)):
             if convert is not None:
                 active.write(name, convert(words[:, number]))
 
     reads = (base,) if isinstance(base, str) else ()
-    return ThreadStep(reader.statement, reads, names, lambda: None, execute=execute, size=8 * size)
+    return ThreadStep(reader.statement, reads, names, lambda: None, execute=execute, size=8 * size, is_strong=semantics.is_strong)
 
 
 def _read(
@@ -305,7 +314,7 @@ def _store(reader: StatementReader) -> ThreadStep | None:
     reader.accept(*_CACHES, *SCOPES, *SPACES, "v2", "v4", "v8", kind)
     base, offset = reader.address(reader.operands[0])
     sources = [reader.operand(name, kind) for name in reader.names(reader.operands[1])]
-    dtype, peer_access = DTYPES[bits(kind)], peer_access_of(reader)
+    dtype, peer_access, semantics = DTYPES[bits(kind)], peer_access_of(reader), semantics_of(reader)
 
     def execute(active: Active, step: ThreadStep) -> None:
         addresses = addresses_of(active, base, offset)
@@ -321,9 +330,13 @@ def _store(reader: StatementReader) -> ThreadStep | None:
             machine.local[threads[:, None], places] = stored
         else:
             store_global(machine, step, threads, addresses, words)
+        if semantics.is_strong and machine.released_words is not None:
+            machine.released_words.written(threads, word_addresses(addresses, space), semantics, adds=False)
 
     reads = tuple(size_in_bytes for size_in_bytes in (base, *sources) if isinstance(size_in_bytes, str))
-    return ThreadStep(reader.statement, reads, (), lambda: None, execute=execute, size=8 * dtype.itemsize)
+    return ThreadStep(
+        reader.statement, reads, (), lambda: None, execute=execute, size=8 * dtype.itemsize, is_strong=semantics.is_strong
+    )
 
 
 @instruction("cvta")

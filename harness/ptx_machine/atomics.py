@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from bitverdict.harness.ptx_machine.access import (
     peer_access_of,
     space_of,
     vector_length,
+    word_addresses,
 )
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, instruction
+from bitverdict.harness.ptx_machine.strong_accesses import semantics_of
 
 if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.threads import Active, Threads
@@ -67,11 +70,19 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
     base, offset = reader.address(place)
     sources = [reader.operand(text, kind) for text in rest[: 2 if name == "cas" else 1]]
     target, dtype, space = reader.operands[0] if returns else "_", DTYPES[bits(kind)], space_of(reader)
-    operation, peer_access = operation_of(name, kind), peer_access_of(reader)
+    operation, peer_access, semantics = operation_of(name, kind), peer_access_of(reader), semantics_of(reader)
 
     def execute(active: Active, step: ThreadStep) -> None:
         machine, threads = active.machine, active.threads
         addresses = addresses_of(active, base, offset)
+        keys = word_addresses(addresses, space)
+
+        def order(numbers: np.ndarray, turn: np.ndarray, is_written: np.ndarray) -> None:
+            assert machine.released_words is not None
+            readers, writers = numbers[turn], numbers[turn[is_written]]
+            machine.released_words.read(threads[readers], keys[readers], semantics)
+            machine.released_words.written(threads[writers], keys[writers], semantics, adds=True)
+
         operands = [active.read(source).astype(dtype, copy=False) for source in sources]
         old_words = np.empty(len(threads), dtype)
         if space == "shared" or (space == "generic" and (addresses >= SHARED_WINDOW).all()):
@@ -87,7 +98,8 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
         for words, offsets, positions in parts:
             places = offsets // dtype.itemsize
             chosen = [operand[positions] for operand in operands]
-            old_words[positions] = _in_turn(machine, words, places, chosen, operation)
+            on_turn = partial(order, np.arange(len(threads))[positions]) if machine.released_words is not None else None
+            old_words[positions] = _in_turn(machine, words, places, chosen, operation, on_turn, is_cas=name == "cas")
         active.write(target, old_words)
 
     reads = tuple(size_in_bytes for size_in_bytes in (base, *sources) if isinstance(size_in_bytes, str))
@@ -128,15 +140,27 @@ def _vector_of_atomics(reader: StatementReader, name: str, kind: str) -> ThreadS
     return ThreadStep(reader.statement, reads, targets, lambda: None, execute=execute, size=8 * dtype.itemsize)
 
 
-def _in_turn(machine: Threads, words: Words, places: np.ndarray, operands: list[Words], operation: Callable[..., Words]) -> Words:
-    """Update `words` at `places` one thread after another; what each found there. Threads of different places go together."""
+def _in_turn(
+    machine: Threads,
+    words: Words,
+    places: np.ndarray,
+    operands: list[Words],
+    operation: Callable[..., Words],
+    on_turn: Callable[[np.ndarray, np.ndarray], None] | None = None,
+    *,
+    is_cas: bool = False,
+) -> Words:
+    """Update `words` at `places` one thread after another; what each found there. Threads of different places go together, and
+    `on_turn` is told which have gone, and which of them have written."""
     old_words = np.empty(len(places), words.dtype)
     rest = np.arange(len(places))
     while len(rest):
         _, first = np.unique(places[rest], return_index=True)
-        now = rest[np.sort(first)]
-        old_words[now] = words[places[now]]
-        words[places[now]] = new_words = operation(old_words[now], *(operand[now] for operand in operands))
-        machine.changes += not np.array_equal(old_words[now], new_words)
-        rest = np.setdiff1d(rest, now, assume_unique=True)
+        turn = rest[np.sort(first)]
+        old_words[turn] = words[places[turn]]
+        words[places[turn]] = new_words = operation(old_words[turn], *(operand[turn] for operand in operands))
+        machine.changes += not np.array_equal(old_words[turn], new_words)
+        if on_turn is not None:
+            on_turn(turn, old_words[turn] == operands[0][turn] if is_cas else np.ones(len(turn), bool))
+        rest = np.setdiff1d(rest, turn, assume_unique=True)
     return old_words

@@ -131,7 +131,9 @@ class Judge:
         readers = threads if each == 1 else np.repeat(threads, each)
         shadow, warps = self.shadow, self.order.warps
         slots = shadow.slots(units)
-        conflict = self.with_writer(readers, units, slots)
+        conflict = self.with_writer(readers, units, slots, is_strong=step.is_strong)
+        if step.is_strong:
+            return conflict
         warp, lane = readers // WARP, (readers % WARP).astype(np.int16)
         epoch = self.order.epoch[warp]
         warp %= warps
@@ -153,8 +155,9 @@ class Judge:
         shadow.read_step[slots] = shadow.number(step)
         return conflict
 
-    def with_writer(self, threads: np.ndarray, units: np.ndarray, slots: np.ndarray) -> Conflict | None:
-        """Of `threads` that use `units`, which are kept at `slots`, with who wrote them."""
+    def with_writer(self, threads: np.ndarray, units: np.ndarray, slots: np.ndarray, *, is_strong: bool = False) -> Conflict | None:
+        """Of `threads` that use `units`, which are kept at `slots`, with who wrote them: not by strong stores if they too are
+        strong."""
         shadow = self.shadow
         if not self.checks_ctas and int(shadow.write_epoch[slots].max(initial=0)) <= self.order.common:
             return None
@@ -172,6 +175,8 @@ class Judge:
             is_conflict[by_async] = self.order.known[threads[by_async], -1] < shadow.write_epoch[slots[by_async]]
         if self.checks_ctas:
             is_conflict |= (writers != NO_THREAD) & ~same_cta
+        if is_strong and is_conflict.any():
+            is_conflict &= ~np.array([each.is_strong for each in shadow.steps])[shadow.write_step[slots]]
         if is_conflict.any() and self.order.has_clusters:
             is_conflict &= ~self._holds_allocation(slots) | (inside // self.order.cta_threads == threads // self.order.cta_threads)
         if not is_conflict.any():
@@ -232,7 +237,7 @@ class Judge:
         changing = None if changes is None else (changes if each == 1 else np.repeat(changes, each))
         selected = slice(None) if changing is None else changing
         shadow, slots = self.shadow, self.shadow.slots(units)
-        conflict = self.with_writer(writers[selected], units[selected], slots[selected])
+        conflict = self.with_writer(writers[selected], units[selected], slots[selected], is_strong=step.is_strong)
         conflict = conflict or self._with_readers(writers, units, slots)
         shadow.writer[slots] = writers + self.first_thread
         shadow.write_epoch[slots] = self.order.epoch_of(writers)

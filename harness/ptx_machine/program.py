@@ -64,6 +64,7 @@ class ThreadStep(Step):
     ends_block: bool = False  # threads may have to wait here
     line: int = 0  # of the PTX text, from 1
     place: str = ""  # "file:line" of the source, by `.loc`
+    is_strong: bool = False  # a load or a store that does not race with its like
 
 
 Builder = Callable[["StatementReader"], ThreadStep | None]

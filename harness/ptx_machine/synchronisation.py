@@ -213,8 +213,9 @@ def _fence(reader: StatementReader) -> ThreadStep | None:
 
     def execute(active: Active, step: ThreadStep) -> None:
         reaches = "cta" not in reader.modifiers or active.machine.shape.cluster_ctas == 1
-        if reaches and active.machine.kernel.has_relaxed_arrivals:
-            active.machine.order.fence(active.threads)
+        machine = active.machine
+        if reaches and (machine.kernel.has_relaxed_arrivals or machine.released_words is not None):
+            machine.order.fence(active.threads)
 
     return ThreadStep(reader.statement, (), (), lambda: None, execute=execute)
 

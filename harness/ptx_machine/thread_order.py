@@ -6,6 +6,8 @@ import numpy as np
 
 WARP = 32
 ASYNC_EPOCH = 1 << 30  # epochs of the async proxy are beyond all of threads'
+Rows = tuple[np.ndarray, np.ndarray | None]
+"""What was released: the epochs of `Order.known`, and of `Order.fenced` where a program has the async proxy."""
 
 
 class Order:
@@ -19,6 +21,7 @@ class Order:
         self.known = np.full((ctas * threads, self.warps + 1), first_epoch, np.int32)
         self.fenced = self.known.copy() if has_proxies else None
         self.at_fence: np.ndarray | None = None  # what `known` was at the last fence of each thread
+        self.before_fence: np.ndarray | None = None  # what each thread has read by relaxed accesses, and knows behind a fence
         self.async_epoch = np.full(ctas // cluster_ctas, ASYNC_EPOCH, np.int32)
         self.epoch = np.full(ctas * threads // WARP, first_epoch + 1, np.int32)  # of each warp of each CTA
         self._common: int | None = first_epoch
@@ -42,6 +45,8 @@ class Order:
         """`threads` have executed a fence: what they know and have done is released by a relaxed arrival behind it."""
         if self.at_fence is None:
             self.at_fence = np.zeros_like(self.known)
+        if self.before_fence is not None:
+            self.acquire(threads, self.before_fence[threads], None)
         warps = threads // WARP
         self.at_fence[threads] = self.known[threads]
         self.at_fence[threads, warps % self.warps] = self.epoch[warps]
@@ -65,6 +70,25 @@ class Order:
         if self.fenced is not None and fenced is not None:
             self.fenced[threads] = np.maximum(self.fenced[threads], fenced)
         self._common = None
+
+    def release_rows(self, threads: np.ndarray, *, is_relaxed: bool) -> Rows:
+        """As `release`, of each of `threads` by itself: [threads, warps of the cluster and the async proxy]."""
+        if is_relaxed:
+            known = np.zeros_like(self.known[threads]) if self.at_fence is None else self.at_fence[threads]
+            return known, None if self.fenced is None else np.minimum(self.fenced[threads], known)
+        known, warps = self.known[threads], threads // WARP
+        known[np.arange(len(threads)), warps % self.warps] = self.epoch[warps]
+        self.epoch[np.unique(warps)] += 1
+        return known, None if self.fenced is None else self.fenced[threads]
+
+    def acquire_rows(self, threads: np.ndarray, rows: Rows, *, waits_for_fence: bool) -> None:
+        """Each of `threads` knows of what its row says, or will know behind its next fence."""
+        if not waits_for_fence:
+            self.acquire(threads, *rows)
+            return
+        if self.before_fence is None:
+            self.before_fence = np.zeros_like(self.known)
+        self.before_fence[threads] = np.maximum(self.before_fence[threads], rows[0])
 
     def fence_proxy(self, threads: np.ndarray) -> None:
         """`threads` have executed fence.proxy.async: generic writes that they know of, and their own, are before what follows."""

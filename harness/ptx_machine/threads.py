@@ -34,6 +34,7 @@ from bitverdict.harness.ptx_machine.memory import GlobalSpace
 from bitverdict.harness.ptx_machine.poll_loops import Polls, changes_state
 from bitverdict.harness.ptx_machine.program import PARAMETERS, KernelProgram, ThreadStep, fault
 from bitverdict.harness.ptx_machine.shared_space import SharedSpace
+from bitverdict.harness.ptx_machine.strong_accesses import ReleasedWords, orders_by_words
 from bitverdict.harness.ptx_machine.tensor_maps import TensorMap, TensorMapFields
 from bitverdict.harness.ptx_machine.thread_order import WARP, Order
 
@@ -114,6 +115,7 @@ class Threads(Frame):
         self.order = Order(
             count, shape.threads, memory.last_epoch, cluster_ctas=shape.cluster_ctas, has_proxies=program.has_async_proxy
         )
+        self.released_words = ReleasedWords(self.order) if orders_by_words(program) else None
         memory.begin_batch(self.order, first_cta * shape.threads)
         dynamic = max(program.shared.values(), default=0) if program.has_dynamic_shared else program.shared_bytes
         self.shared = SharedSpace.empty(count, dynamic + shape.shared_bytes, self.order, min(program.unit, 4))

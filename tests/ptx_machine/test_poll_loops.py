@@ -87,7 +87,7 @@ def test_a_loop_that_nothing_ends_is_a_deadlock(text: str, before: str, after: s
 def test_a_loop_that_waits_for_later_ctas_is_no_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A volatile load tells nothing of other CTAs; where those have not begun the machine cannot know."""
     text = replaced_once(FLAG, "setp.eq.u32 %p2, %r1, 0;", "setp.eq.u32 %p2, %r1, 2;")
-    text = text.replace("ld.acquire.gpu", "ld.relaxed.gpu").replace("st.release.gpu", "st.relaxed.gpu")
+    text = text.replace("ld.acquire.gpu", "ld.volatile").replace("st.release.gpu", "st.volatile")
     monkeypatch.setattr(threads, "LANES", 256)
     with pytest.raises(EmulatedFault, match=r"not modelled: .* for what a CTA may do that has not begun"):
         launch(text, torch.zeros(256, dtype=torch.int32), grid=4)
