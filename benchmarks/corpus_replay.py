@@ -3,7 +3,7 @@
 Run: `python -m benchmarks.corpus_replay FOLDER --on cuda:0 --jobs N --results FILE [--page FILE]`. FOLDER is that of `corpus.py`,
 with the packages installed; what is not there is left out by name. Beside the entries of the corpus it launches operations of
 FlagGems on `LARGE` elements, for words, and the probes (`benchmarks/fusion_probes.py`), for what is known to be hard: sums and
-scans of products, carried sums, rows of flash decoding.
+scans of products, carried sums, rows of flash decoding. `--what clusters`: multicast, layouts converted between CTAs, im2col.
 
 `--ptx` executes the PTX of each launch too (`harness/ptx_machine/`), on the bytes from before it: where neither differs from the
 tile program, the real GPU gave the words of the executed PTX.
@@ -40,7 +40,7 @@ LARGE = 1 << 23
 ONE = "abs neg exp sigmoid tanh relu sqrt rsqrt reciprocal silu gelu square ceil cos erf log".split()
 TWO = "add sub mul true_divide maximum minimum sigmoid_backward tanh_backward".split()
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-CORPUS, OPERATIONS, PROBES = "corpus", "large", "probes"
+CORPUS, OPERATIONS, PROBES, CLUSTERS = "corpus", "large", "probes", "clusters"
 
 
 def ready(package: Package, folder: Path) -> bool:
@@ -125,6 +125,14 @@ def tasks(folder: Path, of: list[str], only: str, run: Run) -> Iterator[Task]:
                 for name in names:
                     call = partial(operation, name, dtype, operands)
                     listed.append(("flag_gems", f"{name}, {str(dtype).removeprefix('torch.')}, {LARGE} elements", call))
+    if CLUSTERS in of:
+        from tests.emulator.memory.test_im2col_loads import FORMS, launched
+        from tests.emulator.test_clusters import launch_plain, multicast_rows
+        from tests.support import cluster_kernels
+
+        listed.append(("clusters", "multicast", partial(multicast_rows, cluster_kernels, "cuda")))
+        listed += [("clusters", f"{n} CTAs of plain Triton", partial(launch_plain, 256, 16, 16, n, "cuda")) for n in (2, 4)]
+        listed += [("clusters", f"im2col, {name}", partial(launched, form, "cuda")) for name, form in FORMS.items()]
     for package_name, name, call in listed:
         if only in f"{package_name}: {name}":
             yield Task(f"{package_name}: {name}", call)
@@ -135,7 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
         __doc__, "folder/", argv=arguments, on=Option("cuda:0", "cuda:N, or emulated:sm_NN to try it out"), arch="", jobs=0,
         configurations=(FIRST_CONFIGURATION, "1", "3"), seconds=Option(120.0, "the limit of a task"),
         whole=Option(0.0, "the limit of the run"),
-        what=Option((OPERATIONS, PROBES, CORPUS), choices=(OPERATIONS, PROBES, CORPUS)), only="", ptx=False, results=Path,
+        what=Option((OPERATIONS, PROBES, CORPUS), choices=(OPERATIONS, PROBES, CORPUS, CLUSTERS)), only="", ptx=False, results=Path,
         page=Path, of=Option("", "the commit, the machine and the date, for the page"),
     )  # fmt: skip
     if given.page:

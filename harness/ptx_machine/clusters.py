@@ -132,7 +132,7 @@ def _wait(active: Active, step: ThreadStep) -> None:
     machine, threads = active.machine, active.threads
     phases = machine.cluster_phases
     _hold_to_turn(machine, step, threads, phases.arrivals[threads] == phases.waits[threads], "waits without having arrived")
-    machine.parking = ClusterWait(step), threads
+    machine.parking.append((ClusterWait(step), threads))
 
 
 def _hold_to_turn(machine: Threads, step: ThreadStep, threads: np.ndarray, is_wrong: np.ndarray, what: str) -> None:

@@ -187,7 +187,7 @@ def _mbarrier(reader: StatementReader) -> ThreadStep | None:
             barriers, barrier_numbers, target_phases = _wanted_phases(active, waits)
             barrier_numbers[active.threads[passes]] = -1
             wait = PhaseWait(step, predicate, is_parity, barriers, barrier_numbers, target_phases)
-            machine.parking = wait, active.threads[~passes]
+            machine.parking.append((wait, active.threads[~passes]))
             passes[:] = True
         active.write(predicate, passes)
 

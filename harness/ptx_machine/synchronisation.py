@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES, bits
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words, bits
 from bitverdict.harness.ptx_machine.program import CLOCKS, StatementReader, ThreadStep, fault, instruction
 from bitverdict.harness.ptx_machine.thread_order import WARP
 
@@ -116,17 +117,30 @@ def _reduce(threads: Threads, reduction: Reduction, ready_threads: np.ndarray) -
     threads.set_register(reduction.target, results[threads.cta[ready_threads]], ready_threads)
 
 
+def _barriers(active: Active, operands: Sequence[str | Words | None]) -> Iterator[tuple[int, int, np.ndarray]]:
+    """(number, threads that it takes, threads that name it) of each barrier: in a register each warp may have another one."""
+    words = [np.zeros(1, np.uint32) if operand is None else active.read(operand) for operand in operands]
+    if not any(isinstance(operand, str) for operand in operands):
+        yield int(words[0][0]), int(words[1][0]), active.threads
+        return
+    named, which = np.unique(np.stack(np.broadcast_arrays(*words)), axis=1, return_inverse=True)
+    which = np.broadcast_to(which.reshape(-1), len(active.threads))
+    for place, (number, count) in enumerate(named.T.tolist()):
+        yield number, count, active.threads[which == place]
+
+
 def _arrive_at_barrier(active: Active, step: ThreadStep) -> None:
     """bar.arrive: those who wait there know of these threads, which go on."""
-    machine, number = active.machine, int(active.read(step.options[0])[0])
-    for cta in np.unique(machine.cta[active.threads]).tolist():
-        threads = active.threads[machine.cta[active.threads] == cta]
-        machine.barrier_arrivals.setdefault((cta, number), []).append((len(threads), machine.order.release(threads)))
+    machine = active.machine
+    for number, _, arriving in _barriers(active, step.options):
+        for cta in np.unique(machine.cta[arriving]).tolist():
+            threads = arriving[machine.cta[arriving] == cta]
+            machine.barrier_arrivals.setdefault((cta, number), []).append((len(threads), machine.order.release(threads)))
 
 
 def _wait_at_barrier(active: Active, step: ThreadStep) -> None:
-    number, count = (int(active.read(operand)[0]) if operand is not None else 0 for operand in step.options)
-    active.machine.parking = Barrier(number, count, step), active.threads
+    for number, count, threads in _barriers(active, step.options):
+        active.machine.parking.append((Barrier(number, count, step), threads))
 
 
 @instruction("bar", "barrier")
@@ -163,15 +177,15 @@ def _reducing_barrier(reader: StatementReader) -> ThreadStep | None:
     def execute(active: Active, step: ThreadStep) -> None:
         truths = np.zeros(active.machine.lanes, bool)
         truths[active.threads] = active.read(source) ^ is_negated
-        number, count = (int(active.read(each)[0]) for each in (*operands, np.zeros(1, np.uint32))[:2])
-        barrier = Barrier(number, count, step, Reduction(operation, target, truths))
-        for other in active.machine.parked:
-            if other == barrier:
-                assert isinstance(other, Barrier)
-                if other.reduction is None or other.step is not step:
-                    raise fault("not modelled", f"{step.statement.opcode} beside another instruction at one barrier", step)
-                other.reduction.truths[active.threads] = truths[active.threads]
-        active.machine.parking = barrier, active.threads
+        for number, count, threads in _barriers(active, (*operands, None)[:2]):
+            barrier = Barrier(number, count, step, Reduction(operation, target, truths))
+            for other in active.machine.parked:
+                if other == barrier:
+                    assert isinstance(other, Barrier)
+                    if other.reduction is None or other.step is not step:
+                        raise fault("not modelled", f"{step.statement.opcode} beside another instruction at one barrier", step)
+                    other.reduction.truths[threads] = truths[threads]
+            active.machine.parking.append((barrier, threads))
 
     reads = tuple(each for each in (source, *operands) if isinstance(each, str))
     return ThreadStep(reader.statement, reads, (target,), lambda: None, execute=execute, ends_block=True)
@@ -201,7 +215,7 @@ def _meet_in_warp(active: Active, step: ThreadStep) -> None:
         threads, meeting = active.threads[waits], machine.warp_meeting
         meeting.masks[threads] = members[waits]
         meeting.steps |= dict.fromkeys(threads.tolist(), step)
-        machine.parking = meeting, threads
+        machine.parking.append((meeting, threads))
 
 
 @instruction("membar", "fence")

@@ -126,7 +126,7 @@ class Threads(Frame):
         self.live = np.ones(lanes, bool)
         self.cta = self.all // shape.threads
         self.parked: dict[Any, np.ndarray] = {}  # barrier -> (lanes,) the block at which each goes on, -1: is not there
-        self.parking: tuple[Any, np.ndarray] | None = None  # by the step that ends the block
+        self.parking: list[tuple[Any, np.ndarray]] = []  # by the step that ends the block: barriers, and who waits there
         self.warp_meeting = synchronisation.WarpMeeting(np.zeros(lanes, np.uint32))
         self.copies: list[Copy] = []
         self.copy_numbers = 0
@@ -236,9 +236,9 @@ class Threads(Frame):
                 continue
             everyone = len(lanes) == self.lanes
             block = blocks[number]
-            self.parking = None
+            self.parking = []
             branching, others = self._block(block, None if everyone else lanes)
-            if self.parking is not None:
+            if self.parking:
                 others = self._park(block, lanes)
             for target, target_lanes in ((block.target, branching), (block.next_block, others)):
                 target_lanes = lanes if target_lanes is None else target_lanes
@@ -252,7 +252,7 @@ class Threads(Frame):
                         clusters.leave(self, target_lanes)
                     if self.parked:
                         self._release_barriers(lanes_by_block)
-            if self.parking is not None or (self.parked and block.steps and getattr(block.steps[-1], "ends_block", False)):
+            if self.parking or (self.parked and block.steps and getattr(block.steps[-1], "ends_block", False)):
                 self._release_barriers(lanes_by_block)  # also of those who wait for what these have seen: they go on together
             polls.ran(number, lanes_by_block)
         bulk_copies.refuse_unfinished(self)
@@ -266,11 +266,11 @@ class Threads(Frame):
 
     def _park(self, block: Block, lanes: np.ndarray) -> np.ndarray:
         """Lanes that do not wait where the block has ended."""
-        assert self.parking is not None
-        barrier, waiting_lanes = self.parking
-        resume = self.parked.setdefault(barrier, np.full(self.lanes, -1, np.int32))
-        resume[waiting_lanes] = block.next_block
-        return np.setdiff1d(lanes, waiting_lanes, assume_unique=True)
+        for barrier, waiting_lanes in self.parking:
+            resume = self.parked.setdefault(barrier, np.full(self.lanes, -1, np.int32))
+            resume[waiting_lanes] = block.next_block
+            lanes = np.setdiff1d(lanes, waiting_lanes, assume_unique=True)
+        return lanes
 
     def _release_barriers(self, lanes_by_block: dict[int, list[np.ndarray]]) -> bool:
         """Let go on who no longer waits at a barrier; whether any did."""

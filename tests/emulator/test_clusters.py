@@ -29,8 +29,8 @@ from tests.support.emulated_launches import load
 SCHEDULES = ("eager", "latest", "drawn:1")
 
 
-def multicast_rows(module: Any) -> None:
-    table, out = torch.randn(96, 32), torch.empty(96, 32)
+def multicast_rows(module: Any, device: str = "cpu") -> None:
+    table, out = torch.randn(96, 32).to(device), torch.empty(96, 32, device=device)
     layout = gl.NVMMASharedLayout.get_default_for([32, 32], gl.float32, cga_layout=[[0, 0]])
     held = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], cga_layout=[[0, 0]])
     module.multicast_rows[(1,)](TensorDescriptor.from_tensor(table, [32, 32], layout), out, 3, held, num_ctas=2)
@@ -252,13 +252,18 @@ def plain(a, b, out, counts, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     tl.store(counts + steps, tl.sum((left > 0).to(tl.int32), 0))
 
 
-def plain_launch(m: int, n: int, k: int, ctas: int) -> CompiledKernel:
-    a = torch.randint(-8, 8, (m, k), generator=torch.Generator().manual_seed(0)).half()
-    b = torch.randint(-8, 8, (k, n), generator=torch.Generator().manual_seed(1)).half()
-    out, counts = torch.empty(m, n), torch.empty(k, dtype=torch.int32)
-    with emulated("sm_90") as device:
-        compiled = plain[(1,)](a, b, out, counts, m, n, k, num_ctas=ctas)
+def launch_plain(m: int, n: int, k: int, ctas: int, device: str = "cpu") -> CompiledKernel:
+    a = torch.randint(-8, 8, (m, k), generator=torch.Generator().manual_seed(0)).half().to(device)
+    b = torch.randint(-8, 8, (k, n), generator=torch.Generator().manual_seed(1)).half().to(device)
+    out, counts = torch.empty(m, n, device=device), torch.empty(k, dtype=torch.int32, device=device)
+    compiled = plain[(1,)](a, b, out, counts, m, n, k, num_ctas=ctas)
     assert torch.equal(out, a.float() @ b.float()) and torch.equal(counts, (a > 0).sum(0).int())
+    return compiled
+
+
+def plain_launch(m: int, n: int, k: int, ctas: int) -> CompiledKernel:
+    with emulated("sm_90") as device:
+        compiled = launch_plain(m, n, k, ctas)
     assert device.launches[-1].metadata["num_ctas"] == ctas
     return compiled
 

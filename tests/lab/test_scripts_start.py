@@ -50,7 +50,7 @@ TINY = (
     Tiny("cheats", "-k no_such", "0 in 0 s; 0 pass without a seal"),
     Tiny("cheats", "--page --results OUT/none.json", "# "),
     Tiny("corpus", "OUT --list", "torch: scatter_mm"),
-    Tiny("corpus_replay", "OUT --on emulated:sm_90 --only no_such --jobs 1", "0 launches of 0 kernels"),
+    Tiny("corpus_replay", "OUT --on emulated:sm_90 --what clusters --only im2col --jobs 1", "5 launches of 1 kernels"),
     Tiny("releases", "softmax --cases 1 --seconds 1 --jobs 1", "softmax"),
     Tiny("pyptx_kernels", "--package OUT --largest 32", "", (0,)),
     Tiny("short_rings", "--target emulated:sm_90 --programs 1 --launches 1 --depth 256", "race the compiler of Triton"),

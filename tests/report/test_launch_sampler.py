@@ -88,6 +88,28 @@ def test_a_failure_of_the_sampler_is_said_once(tmp_path: Path, monkeypatch: Any,
     assert capsys.readouterr().err.count("note: bitverdict's sampler failed") == 1
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: the launches are its own")
+def test_launches_of_streams_are_kept_and_those_of_graphs_are_not(tmp_path: Path) -> None:
+    sizes = (1008, 2032, 4080, 8176)
+    TENSORS.update({size: [torch.full((size,), number, device="cuda") for number in (1.0, 2.0, 3.0)] for size in sizes})
+    serve(*sizes)
+    streams, graph = [torch.cuda.Stream() for _ in range(2)], torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with bv.sample(0.05, tmp_path, seed=3) as sampler:
+        for turn in range(400):
+            with torch.cuda.stream(streams[turn % 2]):
+                serve(sizes[turn % 4])
+        torch.cuda.synchronize()
+        TENSORS[1008][2].zero_()
+        with torch.cuda.graph(graph):
+            serve(1008)
+        graph.replay()
+        torch.cuda.synchronize()
+    assert (TENSORS[1008][2] == 3).all() and sampler.failure == ""
+    assert sampler.counts["kept ordinary"] + sampler.counts["kept outlier"] == len(list(tmp_path.glob("*.launch"))) >= 20
+    assert {replay_launch(path) for path in tmp_path.glob("*.launch")} == {0}
+
+
 def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
     for bad in {"rate": 0}, {"rate": True}, {"rate": 1.5}, {"rate": "1"}, {"most_bytes": 0}, {"most_files": 1.5}:
         with pytest.raises(ValueError, match=rf"sample: {next(iter(bad))} .*: must be .*; "):

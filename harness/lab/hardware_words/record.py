@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitverdict.harness.lab.hardware_words import conversion_inputs, sent_words
+from bitverdict.harness.lab.hardware_words import conversion_inputs, sent_words, thread_probes
 from bitverdict.harness.lab.hardware_words.cuda_library import (
     CannotRecord,
     Device,
@@ -61,6 +61,8 @@ def record(out: Path, library: Path | None, data_seed: int) -> int:
     print(f"{device.name} ({device.arch}), driver {driver_version()}, nvcc {compiler_version()}, data seed {data_seed}")
     jobs: list[Job] = [(probe.stem, partial(record_probe, machine, device, probe, data_seed)) for probe in _probes_of(device.arch)]
     jobs.append((conversion_inputs.STEM, partial(record_conversions, machine, device, data_seed)))
+    if int(device.arch.removeprefix("sm_")) >= 90:
+        jobs.append((thread_probes.STEM, partial(thread_probes.record_threads, device.name, device.arch, data_seed)))
     return write(out, device.slug, jobs)
 
 
@@ -204,6 +206,11 @@ def repeat(kept: Path, library: Path | None, target_name: str) -> int:
     for path in instruction_files:
         with np.load(path, allow_pickle=False) as archive:
             about = json.loads(str(archive["meta"]))
+            if about["family"] == "threads":
+                count, other = thread_probes.repeat_threads(archive)
+                words, difference_count = words + count, difference_count + other
+                print(f"{path.name}: {other} of {count} words differ (kept from {about['gpu']}, here {device.name})")
+                continue
             for name, ptx in about["instruction"].items():
                 if about["family"] == "cvt":
                     source = archive["source"] if name in conversion_inputs.FROM_FP32 else np.arange(len(archive[name]))

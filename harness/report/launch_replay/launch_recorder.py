@@ -194,6 +194,7 @@ def _argument(kind: Any, value: Any, regions: Sequence[Region]) -> Any:
         return None
     if hasattr(value, "block_shape") and hasattr(value, "base"):
         fields = {name: _plain_field(item) for name, item in vars(value).items() if name != "base"}
+        fields |= {"mode": value.mode} if hasattr(value, "mode") else {}  # "im2col", which is no field of the object
         return TensorMap(_pointer(value.base, regions, str(value.base.dtype).removeprefix("torch.")), fields)
     if hasattr(value, "data_ptr") or str(kind).startswith("*"):
         return _pointer(value, regions, ELEMENTS.get(str(kind).lstrip("*k"), "uint8"))

@@ -82,15 +82,20 @@ def loaded(
     form: Form, schedule: str = "eager", bytes_: int = BYTES, kernel=pixels, options: LaunchOptions | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(got, expected)."""
-    image, out = torch.randn(form.shape, generator=torch.Generator().manual_seed(0)), torch.empty(PIXELS, CHANNELS)
+    with emulated("sm_90", schedule, options=options):
+        return launched(form, "cpu", bytes_, kernel)
+
+
+def launched(form: Form, device: str, bytes_: int = BYTES, kernel=pixels) -> tuple[np.ndarray, np.ndarray]:
+    image = torch.randn(form.shape, generator=torch.Generator().manual_seed(0)).to(device)
+    out = torch.empty(PIXELS, CHANNELS, device=device)
     layout = gl.NVMMASharedLayout(swizzle_byte_width=32, element_bitwidth=32, rank=2)
     box = hopper.TensorDescriptorIm2Col.from_tensor(
         image, [PIXELS, CHANNELS], layout, form.padding, element_strides=[1, *form.steps, 1],
         pixel_box_lower_corner=list(form.lower), pixel_box_upper_corner=list(form.upper),
     )  # fmt: skip
-    with emulated("sm_90", schedule, options=options):
-        kernel[(1,)](box, hopper.TensorDescriptor.from_tensor(out, [PIXELS, CHANNELS], layout), *form.start, bytes_, *form.offsets)
-    return out.numpy(), expected(image.numpy(), form)
+    kernel[(1,)](box, hopper.TensorDescriptor.from_tensor(out, [PIXELS, CHANNELS], layout), *form.start, bytes_, *form.offsets)
+    return out.cpu().numpy(), expected(image.cpu().numpy(), form)
 
 
 @pytest.mark.parametrize("name", FORMS)
