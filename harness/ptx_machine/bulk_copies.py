@@ -147,7 +147,8 @@ def _targets(
     ([1] each), by `mask` (-1: to the one CTA of that address). The mbarrier lies in the CTA that it counts for; with `group` 2 it
     may lie in the other one of the pair, for each pair alike (PTX ISA, cp.async.bulk.tensor, .cta_group)."""
     threads, n = np.array([thread]), machine.shape.cluster_ctas
-    (barrier_cta,), (barrier_place,) = (each.tolist() for each in machine.shared.split(step, threads, ends[1], peer_access))
+    split = machine.shared.split(step, threads, ends[1], ASYNC_PEERS if group == 2 else peer_access)
+    (barrier_cta,), (barrier_place,) = (each.tolist() for each in split)
     first_cta = int(machine.cta[thread]) // n * n
     if mask < 0:
         (cta,) = machine.shared.split(step, threads, ends[0], peer_access)[0].tolist()
