@@ -33,6 +33,7 @@ from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.frontends.cli_replay_launches import arch_of, progress
 from bitverdict.harness.lab.pages.launch_replay import page
 from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
+from bitverdict.harness.ptx_machine.open_words import OpenWords
 from bitverdict.harness.report.launch_replay.campaign import FIRST_CONFIGURATION, Run, Task, carry_out, read
 from bitverdict.harness.report.launch_replay.summary import lines, sum_rows
 
@@ -154,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = given.folder.resolve()
     arch = given.arch or arch_of(given.on)
     twin = PtxTwin()
-    options = LaunchOptions(takes_cpu_tensors=False, whole_storages=True, probes=(twin,) if given.ptx else ())
+    options = LaunchOptions(takes_cpu_tensors=False, whole_storages=True, probes=(OpenWords(), *([twin] if given.ptx else [])))
     run = Run(arch, given.on, given.jobs, given.seconds, given.whole, given.configurations, given.results, options, progress)
     listed = tasks(folder, given.what, given.only, run)
     rows = carry_out((Task(each.name, partial(with_ptx, each.run, twin)) for each in listed) if given.ptx else listed, run)

@@ -135,10 +135,11 @@ def run_package(pipe: Any, folder: str, package_name: str, names: list[str], on:
     import torch
 
     from bitverdict.harness.emulator import LaunchOptions, emulated
+    from bitverdict.harness.ptx_machine.open_words import OpenWords
 
     torch.set_num_threads(1)
     log = Path(folder, f"{package.name}.log")
-    with emulated(target, options=LaunchOptions(takes_cpu_tensors=False, whole_storages=True)) as device:
+    with emulated(target, options=LaunchOptions(takes_cpu_tensors=False, whole_storages=True, probes=(OpenWords(),))) as device:
         package.prepare()
         for name in names:
             for place in on:

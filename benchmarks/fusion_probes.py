@@ -27,8 +27,9 @@ import numpy as np
 import torch
 
 from benchmarks.campaign import Option, parse, run_script
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.numerics.enclosures import keys
+from bitverdict.harness.ptx_machine.open_words import OpenWords
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 from tests.support import fusion_kernels
 from tests.support.ptx_threads import DeviceMemory, Threads
@@ -165,7 +166,7 @@ def on_the_emulator(launch: Launch, programs: int, with_text: bool = False) -> W
     warnings.simplefilter("ignore")
     tensors = launch.tensors(programs)
     try:
-        with emulated(launch.arch) as device:
+        with emulated(launch.arch, options=LaunchOptions(probes=(OpenWords(),))) as device:
             made = launch.run(tensors, programs)
             text = made.asm["ptx"] if with_text else ""
     except EmulatedFault as error:

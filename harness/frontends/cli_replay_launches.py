@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     import torch
 
     from bitverdict.harness.emulator import LaunchOptions
+    from bitverdict.harness.ptx_machine.open_words import OpenWords
     from bitverdict.harness.report.launch_replay.campaign import Run, carry_out, tuning_of
     from bitverdict.harness.report.launch_replay.scripts import task_of
     from bitverdict.harness.report.launch_replay.summary import lines, sum_rows
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         total_seconds=arguments.whole,
         configurations=arguments.configurations,
         results=arguments.results,
-        options=LaunchOptions(takes_cpu_tensors=arguments.cpu_tensors, whole_storages=True),
+        options=LaunchOptions(takes_cpu_tensors=arguments.cpu_tensors, whole_storages=True, probes=(OpenWords(),)),
         progress=progress,
     )
     told = sum_rows(carry_out([task_of(line) for line in task_lines], replay_run))

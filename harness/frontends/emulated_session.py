@@ -33,6 +33,7 @@ from bitverdict.harness.model.paths import source_line, state_directory
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.ptx_machine.open_words import OpenWords
 from bitverdict.harness.report.launch_replay.launch_file import LaunchFiles
 from bitverdict.harness.session.result_files import event_line
 
@@ -213,7 +214,7 @@ class EmulatedSession:
             failing: Sequence[DeviceProbe] = (
                 [LaunchFiles(arch, state_directory() / "failures")] if self.files is None else self.files
             )
-            probes = repeats, *failing, self.memory, *filter(None, [self.distances])
+            probes = repeats, OpenWords(), *failing, self.memory, *filter(None, [self.distances])
             watches = self.operators, self.memory, numbers
             reals = None if self.distances is None else frozenset[str]()
             options = LaunchOptions(

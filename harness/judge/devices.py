@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
     from bitverdict.harness.emulator import AllocatedStorage
+    from bitverdict.harness.emulator.device_probe import DeviceProbe
 
 
 @singledispatch
@@ -56,6 +57,7 @@ def target_device(
     rounded_arguments: bool = False,
     provenance: bool = False,
     list_allocations: Callable[[], Iterable[AllocatedStorage]] | None = None,
+    probes: tuple[DeviceProbe, ...] = (),
 ) -> Iterator[Any]:
     """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
 
@@ -73,6 +75,7 @@ def target_device(
             rounded_arguments=rounded_arguments,
             provenance=provenance,
             list_allocations=list_allocations,
+            probes=probes,
         )
         options = replace(options, **_besides)
         with emulated(target.arch, schedule, tuning, options) as device:

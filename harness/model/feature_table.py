@@ -29,7 +29,11 @@ CHECKS = (
     f"{_HARNESS}.ptx_machine.check:BelowTheTileProgram",
 )
 """Optional questions about a case (`bitverdict.harness.model.protocols.Check`)."""
-OBSERVERS = (f"{_HARNESS}.checks.provenance:ProvenanceObserver", f"{_HARNESS}.checks.promised_instructions:InstructionObserver")
+OBSERVERS = (
+    f"{_HARNESS}.checks.provenance:ProvenanceObserver",
+    f"{_HARNESS}.checks.promised_instructions:InstructionObserver",
+    f"{_HARNESS}.ptx_machine.check:OpenWordsObserver",
+)
 """What the judge follows on a launch (`LaunchObserver`)."""
 REMOTE_LAUNCHERS = {"sealed": f"{_HARNESS}.sealed.candidate.judge_side:SealedCaseLauncher"}
 """Flag of a case -> the launcher that calls it in another process (`bitverdict.harness.judge.remote_launcher.RemoteLauncher`)."""

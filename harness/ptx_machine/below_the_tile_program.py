@@ -35,12 +35,13 @@ from bitverdict.harness.ptx_machine.threads import LaunchShape
 @dataclass(frozen=True)
 class PtxResult:
     """What the PTX of one launch came to. `words`: of 4 bytes, that it stored. `difference`: empty where every byte is as the tile
-    program left it. `not_run`: why it was not executed."""
+    program left it. `not_run`: why it was not executed. `is_definite`: no chip may leave other words."""
 
     kernel: str
     words: int = 0
     difference: str = ""
     not_run: str = ""
+    is_definite: bool = False
 
 
 @dataclass(eq=False)
@@ -103,7 +104,11 @@ class PtxTwin(DeviceProbe):
                 return PtxResult(name, not_run=str(fault))
             place = f" (line {fault.details['PTX line']} of the PTX: {fault.details['instruction']})" if fault.details else ""
             return PtxResult(name, difference=f"the PTX ends in {fault}{place}; the tile program has no such fault")
-        return PtxResult(name, space.written_words, "; ".join(_differences(run, before)))
+        is_definite = not kernel.sums_that_may_be_fused and not any(map(_ATOMIC_SUM.match, kernel.opcodes))
+        return PtxResult(name, space.written_words, "; ".join(_differences(run, before)), is_definite=is_definite)
+
+
+_ATOMIC_SUM = re.compile(r"(atom|red|cp\.reduce)\b.*\.add\b.*\.b?f(16|32|64)")  # its words depend on the order of threads
 
 
 def _descriptors_said(metadata: Mapping[str, object]) -> Iterator[dict[str, object]]:

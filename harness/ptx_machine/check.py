@@ -1,14 +1,31 @@
-"""`ptx` of a case: the PTX of its launches is executed beside the tile program, and must leave the same words."""
+"""PTX of a case's launches: it says what the tile program leaves open, and with `ptx` it must leave the same words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
+from bitverdict.harness.model.protocols import LaunchObserver
 from bitverdict.harness.model.verdict import PTX_LAUNCHES, Basis, Decision, Outcome, Verdict
 
+if TYPE_CHECKING:
+    from bitverdict.harness.model.case import Case
+
 DETAIL = "words of PTX"
+
+
+class OpenWordsObserver(LaunchObserver):
+    """Words that the tile program leaves open are those of the launch's PTX."""
+
+    def options(self, case: Case, *, far: bool) -> Mapping[str, Any]:
+        if far:
+            return {}
+        from bitverdict.harness.ptx_machine.open_words import OpenWords
+
+        return {"probes": (OpenWords(),)}
 
 
 class BelowTheTileProgram(CaseCheck):

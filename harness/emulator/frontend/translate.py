@@ -57,6 +57,7 @@ class TranslatedProgram:
     batch: Callable[..., Any] = lambda *given: None
     no_batch_reason: str = ""  # why there is none
     widest: int = 1  # elements of the largest tensor of a program
+    encloses: bool = False  # it has the code for enclosures
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to disk (`kept_translations`): all but what `load_code` makes."""
@@ -206,6 +207,7 @@ def _finish_translation(translator: Translator) -> TranslatedProgram:
         batch_name=batch,
         no_batch_reason=no_batch_reason,
         widest=max((prod(kind.shape) for op in translator.done for kind in op.outputs if kind is not None), default=1),
+        encloses=translator.enclosing is not None,
     )
     return load_code(translation, compile_code(translation.source))
 

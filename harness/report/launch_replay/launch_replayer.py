@@ -91,11 +91,12 @@ class StandIn:
     def launch(self, kernel: Kernel, grid: tuple[int, int, int], values: Sequence[object]) -> None:
         from bitverdict.harness.emulator import LaunchOptions, emulated
         from bitverdict.harness.emulator.frontend.arguments import program_arguments
+        from bitverdict.harness.ptx_machine.open_words import OpenWords
 
         metadata = SimpleNamespace(**kernel.metadata, _asdict=lambda: kernel.metadata)
         each = zip(kernel.signature.items(), values, strict=True)
         given = [part for (name, kind), value in each for part in program_arguments(kind, name, value)]
-        with emulated(self.arch, options=LaunchOptions(whole_storages=True)) as device:
+        with emulated(self.arch, options=LaunchOptions(whole_storages=True, probes=(OpenWords(),))) as device:
             device.run(kernel.program, metadata, grid, [name for name, _ in given], [value for _, value in given])
 
 

@@ -1,0 +1,48 @@
+"""Words that the tile program leaves open, as the PTX of the launch has them.
+
+Which product a sum takes in is the compiler's choice, register by register. Where the tile program and LLVM's text do not say, the
+emulated GPU encloses the word. The PTX says: it is executed from the same bytes, and where each word that it leaves is the tile
+program's, or lies inside, the enclosed ones become those of the PTX. What ptxas may still choose stays enclosed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitverdict.harness.emulator.device_probe import LaunchRun
+from bitverdict.harness.emulator.memory.byte_arrays import copy_of
+from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
+
+MOST_THREADS = 1 << 18
+"""Of a launch whose PTX is executed for its open words: a second or two. Words of a larger one stay enclosed."""
+
+
+@dataclass(eq=False)
+class OpenWords(PtxTwin):
+    """Rides on launches whose program may leave words open, and runs the PTX of those that do."""
+
+    def begin(self, run: LaunchRun) -> None:
+        threads = 32 * run.translation.program.integer("ttg.num-warps", 4) * int(np.prod(run.launch.grid))
+        if run.translation.encloses and not run.enclosed and threads <= MOST_THREADS:
+            self._before = [(region, copy_of(region.raw)) for region in run.regions]
+
+    def end(self, run: LaunchRun) -> None:
+        after_ptx, self._before = self._before, []
+        if not after_ptx or not run.is_complete or not run.enclosed:
+            return
+        result = self.result_of(run, after_ptx)  # which changes the bytes
+        if result.not_run or result.difference or not result.is_definite:
+            return
+        words = run.enclosed.words()
+        for region, ptx_bytes in after_ptx:
+            here = words[(words["address"] >= region.base) & (words["address"] < region.end)]
+            for size in np.unique(here["size"]).tolist():
+                addresses = here["address"][here["size"] == size]
+                places = (addresses - region.base)[:, None] + np.arange(size)
+                region.raw[places] = ptx_bytes[places]
+                run.enclosed.forget(addresses, size)
+
+
+__all__ = ["OpenWords"]
