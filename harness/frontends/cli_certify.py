@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("stem", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bitverdict.test or judged made")
     add("--launcher", default="", metavar="FILE:FUNCTION", help="your own launcher, by the kernel's mathematics")
-    add("--target", action="append", required=True, metavar="T", help="emulated:sm_NN or cuda:N; may be repeated")
+    add("--target", action="append", required=True, metavar="T", help="as of run; may be repeated")
     add("-o", "--output", type=Path, required=True, metavar="PACK", help="the pack, a zip file")
     add(
         "--known",

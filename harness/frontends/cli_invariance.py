@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     add("stems", nargs="+", metavar="STEM | FILE:FUNCTION", help="kernels, tests or contracts")
     add("--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of yours, by the kernel's mathematics")
-    add("--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: the first GPU, else sm_90)")
+    add("--target", action="append", default=[], metavar="T", help="as of run (default: the first GPU, else sm_90)")
     add("--check", action="append", default=[], metavar="NAME", help=f"one of {', '.join(CHECKS)} (default: all)")
     add(
         "--batch-invariant",

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from bitverdict.harness.frontends.subjects import find_subject_or_launcher
-from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.targets import targets_called
 from bitverdict.harness.model.usage import UsageError
 
 
@@ -14,8 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("contract", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bv.judged made")
     add("--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of your own of the kernel's mathematics")
-    add("--target", action="append", default=[], metavar="T", help="emulated:sm_NN, sm_NN or cuda:N (default: emulated:sm_90)")
-    add("--cases", type=int, default=1, metavar="N", help="the N required cases of most work (default 1)")
+    add("--target", action="append", default=[], metavar="T", help="as of run (default: sm_90)")
+    add("--cases", type=int, default=1, metavar="N", help="the N required cases of most work that have an order (default 1)")
     add("--case", default="", metavar="FIELDS", help="one case, as a report prints it: 'm=8 n=100'")
     add("--record", type=Path, default=None, metavar="FILE", help="write the orders there: a promise")
     add("--check", type=Path, default=None, metavar="FILE", help="status 1 where an order is not the recorded one")
@@ -25,26 +26,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print an order a case and target. Status 0: all were recovered; 1: one is not the recorded one; 3: one was not
     recovered, or depends on timing."""
-    from bitverdict.harness.report.orders_of_sums import cases_of, contract_at, departures, read_orders, survey, write
+    from bitverdict.harness.report.orders_of_sums import (
+        cases_of,
+        departures,
+        read_orders,
+        survey,
+        survey_largest,
+        write,
+    )
     from bitverdict.harness.session.case_line import case_of
 
-    machines = [target(name) for name in arguments.target or ["emulated:sm_90"]]
+    machines = targets_called(arguments.target or ["emulated:sm_90"])
     address, arguments.launcher = find_subject_or_launcher(arguments.contract, arguments.launcher, "order")
-    contract = contract_at(address)
+    contract = resolve(address)
     recorded_orders = read_orders(arguments.check) if arguments.check else None
-    requests = []
+    rows = []
     for machine in machines:
         if arguments.case:
             like = cases_of(contract, machine, arguments.launcher, 100)
-            requests.append((case_of(arguments.case, contract, like, arguments.launcher), machine))
-            continue
-        requests += [(case, machine) for case in cases_of(contract, machine, arguments.launcher, arguments.cases)]
-    if not requests:
+            surveyed = survey(contract, [(case_of(arguments.case, contract, like, arguments.launcher), machine)])
+        else:
+            surveyed = survey_largest(contract, machine, arguments.launcher, arguments.cases, recorded_orders or ())
+        for row in surveyed:
+            rows.append(row)
+            print("\n".join(row.lines(tree=not arguments.no_tree)), flush=True)
+    if not rows:
         raise UsageError(f"{arguments.contract}: no required case of it expects a result on {machines[0].name}")
-    rows = []
-    for row in survey(contract, requests):
-        rows.append(row)
-        print("\n".join(row.lines(tree=not arguments.no_tree)), flush=True)
     if arguments.record:
         write(arguments.record, rows)
         print(f"written: {arguments.record}")

@@ -23,7 +23,7 @@ from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.paths import kernels_with_a_contract, path_from_here
 from bitverdict.harness.model.supervision import cancels_from_here
-from bitverdict.harness.model.targets import Target, target, targets
+from bitverdict.harness.model.targets import Target, targets, targets_called
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.sealed import secret_draws
 from bitverdict.harness.sealed.secret_draws import Secret
@@ -215,8 +215,7 @@ def _machines(arguments: argparse.Namespace) -> Sequence[Target]:
     """The targets that are asked for."""
     if not arguments.arch:
         asked = arguments.target or ([] if arguments.all_targets else project_settings().get("targets", []))
-        named = [target(name) for name in dict.fromkeys(asked)]
-        return named or targets(every=arguments.all_targets)
+        return targets_called(asked) or targets(every=arguments.all_targets)
     machines = [machine for machine in targets() if machine.arch == arguments.arch and not machine.emulated]
     if not machines:
         here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"

@@ -16,7 +16,7 @@ from bitverdict.harness.frontends.watch_screen import Lines, PanelScreen
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import KERNELS, kernels_with_a_contract, state_directory
-from bitverdict.harness.model.targets import target, targets
+from bitverdict.harness.model.targets import targets, targets_called
 from bitverdict.harness.model.usage import UsageError, no_such_kernel
 from bitverdict.harness.sealed.processes import candidate_descriptions
 from bitverdict.harness.session import tables, tally
@@ -135,13 +135,13 @@ def watch_subject(arguments: argparse.Namespace) -> WatchTarget:
         raise UsageError(f"--jobs {arguments.jobs}: must be at least 0")
     if arguments.k is not None:
         Expression(arguments.k)
-    names = list(dict.fromkeys(arguments.target)) or [next((each.name for each in targets() if not each.emulated), DEFAULT_TARGET)]
+    names = arguments.target or [next((each.name for each in targets() if not each.emulated), DEFAULT_TARGET)]
     jobs = arguments.jobs or len(os.sched_getaffinity(0))
     if arguments.sealed:
         if not launcher:
             raise UsageError(f"--sealed: {contract} is judged with its own kernel; name another's, FILE:FUNCTION")
         candidate_descriptions.begin(launcher)  # its zygotes are those of all rounds
-    machines = tuple(target(name) for name in names)
+    machines = tuple(targets_called(names))
     seed, expression, timeout = arguments.seed, arguments.k, arguments.timeout
     return WatchTarget(contract, launcher, machines, jobs, seed, expression, timeout, is_sealed=arguments.sealed)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.targets import Target, is_leased, target, targets_called
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session.reproducers import KNOBS
 from bitverdict.harness.workers.forkserver import end_early
@@ -57,11 +57,10 @@ def machines(cluster: Cluster, named: Iterable[str], arch: str = "") -> list[Tar
         from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES
 
         return [target(f"emulated:{machine}") for machine in EMULATED_ARCHITECTURES] + gpus
-    by_name = {machine.name: machine for machine in gpus}
     for name in names:
-        if name.startswith("cuda:") and name not in by_name:
+        if name.startswith("cuda:") and not is_leased(name) and name not in [machine.name for machine in gpus]:
             raise UsageError(f"target {name!r}: cuda:N is the Nth model of GPU in the cluster; GPUs there: {gpu_text}")
-    return [by_name[name] if name in by_name else target(name) for name in names]
+    return targets_called(names, gpus)
 
 
 def pool(

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.frontends.pytest_nodes import Node
-from bitverdict.harness.frontends.pytest_targets import gpu_names, gpus_called
+from bitverdict.harness.frontends.pytest_targets import gpu_names
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import state_directory
-from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.targets import Target, gpus_called
 from bitverdict.harness.session.case_source import in_turns
 from bitverdict.harness.workers.compile_ahead import CompileAhead
 

@@ -20,13 +20,12 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.frontends import pytest_summary
-from bitverdict.harness.frontends.pytest_targets import gpus_called, is_leased
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.feature_table import LARGE_PRODUCTS
 from bitverdict.harness.model.log_lines import case_count, no_commands
-from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.targets import Target, gpus_called, is_leased, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import EXCLUDED_KEY, PROCESSOR, Decision, Verdict
 from bitverdict.harness.sealed import secret_draws

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.frontends.pytest_nodes import Node
-from bitverdict.harness.frontends.pytest_targets import gpus_called, target_names
+from bitverdict.harness.frontends.pytest_targets import target_names
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.targets import gpus_called
 
 CASES = 4
 """Required cases of one shard, at least: on a GPU 5 s of compiling in the slowest contract (block_scaled_matmul, H100)."""

@@ -10,7 +10,7 @@ import pytest
 
 from bitverdict.harness.frontends.project_settings import project_settings
 from bitverdict.harness.model import architectures
-from bitverdict.harness.model.targets import Target, show_workers, target, targets
+from bitverdict.harness.model.targets import gpus_called, is_leased, show_workers, target, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.workers.gpu_lease import PREFERRED_PLACES, free_places
 
@@ -26,30 +26,6 @@ def target_names(config: pytest.Config) -> list[str]:
 def gpu_names(config: pytest.Config) -> list[str]:
     """Of these the names of GPUs, emulated ones left out."""
     return [name for name in target_names(config) if name.startswith("cuda")]
-
-
-def is_leased(name: str) -> bool:
-    """Whether a worker leases one of the GPUs that `name` means, as against cuda:N, which is that one."""
-    kind, _, place = name.partition(":")
-    return kind == "cuda" and (not place or place.startswith("sm_") or place in architectures.FAMILIES)
-
-
-def gpus_called(name: str) -> list[Target]:
-    """The GPUs that "cuda" (all), "cuda:ampere" (of a family), "cuda:sm_NN" (of an architecture) or "cuda:N" means; UsageError when
-    none is here."""
-    gpus = [machine for machine in targets() if not machine.emulated]
-    place = name.partition(":")[2]
-    meant = [gpu for gpu in gpus if not place or place in (gpu.arch, str(gpu.index), _family(gpu.arch))]
-    if not meant:
-        here = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in gpus) or "none"
-        raise UsageError(f"target {name!r}: no such GPU is visible; GPUs here: {here}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
-    return meant
-
-
-def _family(arch: str) -> str:
-    """The family of an architecture; empty where it has no record."""
-    known = architectures.ARCHITECTURES.get(arch)
-    return known.family if known else ""
 
 
 def check_targets(config: pytest.Config) -> None:

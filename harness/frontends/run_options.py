@@ -49,7 +49,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What any judging run may be asked: where, how long, and what it writes."""
     add = parser.add_argument
     project = project_settings()
-    add("--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: sm_80, sm_90, sm_100, GPUs)")
+    add(
+        "--target",
+        action="append",
+        default=[],
+        metavar="T",
+        help="sm_90; cuda, cuda:hopper: each such GPU; cuda:N (default: sm_80, sm_90, sm_100, GPUs)",
+    )
     add("--all-targets", action="store_true", help="every emulated target, and the GPUs that are here")
     add("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
     add(

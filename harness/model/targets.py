@@ -12,11 +12,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED_ARCHITECTURES, is_amd
+from bitverdict.harness.model.architectures import ARCHITECTURES, BY_DEFAULT, EMULATED_ARCHITECTURES, FAMILIES, is_amd
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.trusted_imports import environment_of_a_child
 from bitverdict.harness.model.usage import UsageError, did_you_mean
@@ -70,22 +71,50 @@ def targets(*, every: bool = False) -> list[Target]:
 
 
 def target(name: str) -> Target:
-    """The target called `name`, an emulated one by its architecture alone too (``sm_90``); ValueError (value, rule, remedy) when it
-    is unknown or not here."""
+    """The target called `name`, an emulated one by its architecture alone too (``sm_90``), the first where `name` means several
+    GPUs; UsageError (value, rule, remedy) when it is unknown or not here."""
     for arch in EMULATED_ARCHITECTURES:  # without looking for GPUs
         if name in (arch, f"emulated:{arch}"):
             return Target(f"emulated:{arch}", arch)
+    if name.startswith("cuda"):
+        return gpus_called(name)[0]
     known_targets = targets(every=True)
-    for found in known_targets:
-        if found.name == name:
-            return found
     names = ", ".join(t.name for t in known_targets)
-    if name.startswith("cuda:"):
-        raise UsageError(f"target {name!r}: no such GPU is visible; targets here: {names}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
     meant = (
         "" if re.fullmatch(r"emulated:(sm_\d+|gfx\w+)", name) else did_you_mean(name, (machine.name for machine in known_targets))
     )
-    raise UsageError(f"target {name!r}: must be sm_NN, emulated:sm_NN or cuda:N{meant}; targets here: {names}")
+    raise UsageError(f"target {name!r}: must be sm_NN, emulated:sm_NN, cuda:N or cuda{meant}; targets here: {names}")
+
+
+def targets_called(names: Iterable[str], gpus: Sequence[Target] | None = None) -> list[Target]:
+    """The targets that `names` mean, in their order, each once: of "cuda" and of a family every GPU, of `gpus` or of those here."""
+    machines = (gpus_called(name, gpus) if name.startswith("cuda") else [target(name)] for name in names)
+    return list(dict.fromkeys(machine for some in machines for machine in some))
+
+
+def is_leased(name: str) -> bool:
+    """Whether a worker leases one of the GPUs that `name` means, as against cuda:N, which is that one."""
+    kind, _, place = name.partition(":")
+    return kind == "cuda" and (not place or place.startswith("sm_") or place in FAMILIES)
+
+
+def gpus_called(name: str, gpus: Sequence[Target] | None = None) -> list[Target]:
+    """The GPUs, of `gpus` or else of those here, that "cuda" (all), "cuda:ampere" (of a family), "cuda:sm_NN" (of an architecture)
+    or "cuda:N" means; UsageError for none."""
+    gpus = [machine for machine in targets() if not machine.emulated] if gpus is None else gpus
+    place = name.partition(":")[2]
+    meant = [gpu for gpu in gpus if not place or gpu.name == name or place in (gpu.arch, _family(gpu.arch))]
+    if not meant:
+        here = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in gpus) or "none"
+        remedy = "see CUDA_VISIBLE_DEVICES and nvidia-smi, or name an emulated one, such as sm_90"
+        raise UsageError(f"target {name!r}: no such GPU is visible; GPUs here: {here}; {remedy}")
+    return meant
+
+
+def _family(arch: str) -> str:
+    """The family of an architecture; empty where it has no record."""
+    known = ARCHITECTURES.get(arch)
+    return known.family if known else ""
 
 
 def visible_device(index: int) -> str:

@@ -7,7 +7,7 @@ kernel, of its compiler or of its configuration; whether that is a fault is the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from typing import Any
 from bitverdict.harness.checks.sums.order_recovery import RecoveredOrders, recover_orders
 from bitverdict.harness.checks.sums.words import same_launch
 from bitverdict.harness.judge.remote_launcher import launcher_of_case
-from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.log_lines import count_text
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session.case_line import describe
@@ -25,6 +25,7 @@ from bitverdict.reference.sums.arithmetic import operators_named
 from bitverdict.reference.sums.description import brackets, describe_tree
 
 VERSION = 1
+MOST_TRIED = 12  # cases, until one has an order
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Row:
     case: Case
     target: Target
     recovery: RecoveredOrders
+    passed_over: str = ""
+    """Of larger cases, how many have no order that can be found, and why."""
 
     @property
     def key(self) -> str:
@@ -72,6 +75,7 @@ class Row:
         yield f"{self.target.name}  {describe(self.case)}"
         if self.recovery.timing:
             yield f"  order: depends on timing, so a bound is all that can be expected: {self.recovery.timing}"
+            yield from [f"  {self.passed_over}"] if self.passed_over else []
             return
         if self.recovery.why:
             yield f"  order: not recovered, so the bound is kept: {self.recovery.why}"
@@ -98,6 +102,7 @@ class Row:
                 "nearest to the exact sum"
             )
         yield f"    the same under every schedule and launch that was tried ({self.recovery.launches} launches in all)"
+        yield from [f"  {self.passed_over}"] if self.passed_over else []
 
 
 def _first_place(members: Any, place: int) -> tuple[int, ...]:
@@ -127,12 +132,25 @@ def survey(contract: Contract, cases: Iterable[tuple[Case, Target]]) -> Iterator
         yield Row(case, target, recover_orders(case, target, contract, launcher_of_case(case, target)))
 
 
-def contract_at(address: str) -> Contract:
-    """The contract of a kernel's stem, or of FILE:FUNCTION, whose folder is looked in for its modules."""
-    place = address.rpartition(":")[0]
-    if place.endswith(".py"):
-        add_search_path([str(Path(place).resolve().parent)])
-    return resolve(address)
+def survey_largest(contract: Contract, target: Target, launcher: str, count: int, recorded: Container[str] = ()) -> Iterator[Row]:
+    """The `count` required cases of most work whose order is found, or depends on timing, or is `recorded`: others have no sum, or
+    too few bits in their results. Where none is found the largest case, which says why."""
+    without_order: list[Row] = []
+    shown = 0
+    for case in cases_of(contract, target, launcher, MOST_TRIED + count):
+        (row,) = survey(contract, [(case, target)])
+        if row.recovery.why and row.key not in recorded:
+            without_order.append(row)
+            continue
+        said = ""
+        if without_order and not shown:
+            larger = count_text(len(without_order), "larger case")
+            said = f"passed over: {larger}, the first because {without_order[0].recovery.why}; --case FIELDS asks for one"
+        shown += 1
+        yield replace(row, passed_over=said)
+        if shown == count:
+            return
+    yield from without_order[: not shown]
 
 
 def read_orders(path: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from bitverdict.harness.model import gpu_probe
 from bitverdict.harness.model import targets as machines
 from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES
 from bitverdict.harness.model.targets import Target, target, targets, visible_device
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.features import Feature
 
 
@@ -31,9 +32,16 @@ def test_features_follow_the_architecture() -> None:
     assert Feature.FP8_E4M3 not in target("emulated:sm_80").features
 
 
-@pytest.mark.parametrize("name", ["emulated:sm_75", "cuda", "cuda:99", "", "gpu"])
+@pytest.mark.parametrize("name", ["emulated:sm_75", "", "gpu"])
 def test_an_unknown_target_is_refused_with_those_that_are_here(name: str) -> None:
     with pytest.raises(ValueError, match=f"targets here: {', '.join(f'emulated:{arch}' for arch in EMULATED_ARCHITECTURES)}"):
+        target(name)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:99", "cuda:hopper"])
+def test_a_gpu_that_is_not_here_is_refused_with_an_emulated_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "_gpus", lambda: (Target("cuda:0", "sm_80", 0),) if name != "cuda" else ())
+    with pytest.raises(UsageError, match=r"no such GPU is visible; GPUs here: (cuda:0 \(sm_80\)|none); .*such as sm_90"):
         target(name)
 
 

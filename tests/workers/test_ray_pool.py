@@ -201,6 +201,13 @@ def test_gpus_are_asked_for_by_rays_model_of_them() -> None:
     assert ray.placed[-1] == {"num_gpus": 1, "resources": {"accelerator_type:H200": 0.001}}
 
 
+def test_a_family_means_each_model_of_it_in_the_cluster() -> None:
+    rows = [{"name": "cuda:0", "arch": arch, "index": 0, "model": arch} for arch in ("sm_90", "sm_80", "sm_90")]
+    there = {"CPU": 2.0, "GPU": 3.0} | {f"accelerator_type:{number}": 1.0 for number in range(3)}
+    found = fleet.machines(Cluster("auto", FakeRay(*rows, resources=there)), ["cuda:hopper", "cuda:0"])
+    assert [machine.name for machine in found] == ["cuda:0", "cuda:2"]
+
+
 def test_a_gpu_that_the_cluster_lacks_is_named_with_those_it_has() -> None:
     with pytest.raises(UsageError, match=r"cuda:3.*GPUs there: none"):
         fleet.machines(Cluster("auto", FakeRay()), ["cuda:3"])
