@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from bitverdict.harness.frontends.subjects import decorated_tests, find_subject_or_launcher
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.targets import Target, target, targets
@@ -16,7 +17,7 @@ EXIT_PRINTED, FAULT, EXIT_NOTHING = 0, 1, 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("what", metavar="STEM | FILE", help="a kernel that has a contract, or a Python file that launches kernels")
+    add("what", metavar="WHAT", help="a kernel, a test or a launcher, as of run; or a Python file that launches kernels")
     add("--target", default="", metavar="T", help="emulated:sm_NN (default: the first that serves the kernel)")
     add("--launcher", default="", metavar="FILE:FUNCTION", help="your own launcher, on the first required case of the kernel")
     add("--tile-program", action="store_true", help="print the tile program that the compiler made instead")
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     where = emulated_target(arguments.target)
     path = Path(arguments.what)
-    if path.suffix == ".py":
+    if path.suffix == ".py" and not decorated_tests(arguments.what):
         if arguments.launcher:
             raise UsageError(f"--launcher {arguments.launcher}: is called with a kernel's operands; name the kernel, not {path}")
         if not path.is_file():
@@ -37,15 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
         where = where or target("emulated:sm_90")
         run_translations: translations.Translations | None = translations.of_script(path, where)
     else:
-        if path.name.partition(":")[0].endswith(".py") and not _is_contract(arguments.what):
-            said = "a launcher needs operands; name the kernel whose it takes"
-            raise UsageError(f"{arguments.what}: {said}: translate matmul --launcher {arguments.what}")
-        contract = resolve(arguments.what)
-        if arguments.launcher:
-            check_launcher(contract, arguments.launcher)
-        able = [item for item in targets() if item.emulated and (arguments.launcher or not contract.lacking(item))]
+        address, launcher = find_subject_or_launcher(arguments.what, arguments.launcher, "translate")
+        contract = resolve(address)
+        if launcher:
+            check_launcher(contract, launcher)
+        able = [item for item in targets() if item.emulated and (launcher or not contract.lacking(item))]
         where = where or able[0]
-        run_translations = translations.of_launcher(arguments.what, where, arguments.launcher)
+        run_translations = translations.of_launcher(address, where, launcher)
     if run_translations is None or not run_translations.translations:
         print(f"error: {arguments.what} launches nothing on {where}{_why(run_translations)}", file=sys.stderr)
         return FAULT if run_translations is not None and run_translations.fault else EXIT_NOTHING
@@ -74,13 +73,3 @@ def emulated_target(name: str) -> Target | None:
         here = ", ".join(each.name for each in targets() if each.emulated)
         raise UsageError(f"--target {name}: executes machine code, and nothing is translated for it; give one of {here}")
     return found
-
-
-def _is_contract(address: str) -> bool:
-    try:
-        resolve(address)
-    except UsageError as error:
-        if "must be a bitverdict.harness.model.contract.Contract" not in str(error):
-            raise
-        return False
-    return True

@@ -107,8 +107,27 @@ def test_what_cannot_be_translated_is_a_usage_error(words: list[str], said: str,
     assert not shown.out and said in shown.err and len(shown.err.splitlines()) == 1
 
 
-def test_a_launcher_alone_is_told_to_name_its_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_launcher_alone_takes_the_mathematics_of_its_name_or_is_told_to_name_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "mine.py"
-    path.write_text(LAUNCHER)
-    assert main(["translate", f"{path}:launcher"]) == 2
-    assert f"translate matmul --launcher {path}:launcher" in capsys.readouterr().err
+    path.write_text(
+        LAUNCHER.replace("import matmul", "import matmul as ours").replace("return matmul", "return ours")
+        + "\nmatmul = launcher\ndef other(x): ...\n"
+    )
+    assert main(["translate", f"{path}:matmul", "--target", "sm_80"]) == 0
+    assert capsys.readouterr().out.startswith("# kernel matmul_kernel on emulated:sm_80")
+    assert main(["translate", f"{path}:other"]) == 2
+    assert f"bitverdict translate KERNEL --launcher {path}:other" in capsys.readouterr().err
+
+
+def test_a_test_is_translated_with_the_modules_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script(tmp_path, "()")
+    test = "import bitverdict as bv\nimport doubles\n\n\n@bv.judged(reference=lambda xp, x: x * 2)\ndef test_{0}(draw):\n"
+    call = "    doubles.doubled[(1,)](x, out, x.numel(), BLOCK=128)\n    return out\n"
+    body = f"    x = draw.tensor('fp32', (draw.size(1, 64),))\n    out = x * 0\n{call}"
+    path = tmp_path / "test_doubles.py"
+    path.write_text(test.format("one") + body)
+    for word in (f"{path}::test_one", str(path)):
+        assert main(["translate", word, "--target", "sm_90"]) == 0, capsys.readouterr().err
+        assert "# kernel doubled on emulated:sm_90" in capsys.readouterr().out
