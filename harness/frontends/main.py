@@ -45,7 +45,7 @@ class Command:
         return getattr(import_module(f"bitverdict.harness.{self.module}"), name)
 
 
-LAB = "Maintain, in a checkout, as bitverdict lab"
+LAB = "Maintain"
 COMMANDS = {
     "run": Command("judge your tests and launchers, or kernels, on targets", "frontends.cli_run", forks=True),
     "selftest": Command(
@@ -172,13 +172,15 @@ class _GroupedHelp(argparse.RawDescriptionHelpFormatter):
         yield from ()
 
 
-def _listing() -> str:
-    """The commands under their headings."""
-    found: dict[str, list[str]] = {}
+def _listing(*, laboratory: bool = False) -> str:
+    """The commands under their headings; those of maintainers alone where the `laboratory` is asked for."""
+    lines: dict[str, list[str]] = {}
     for name, command in COMMANDS.items():
-        if command.group != LAB or has_laboratory():
-            found.setdefault(command.group, []).append(f"  {name:<16} {command.help}")
-    return "\n\n".join("\n".join([f"{heading}:", *lines]) for heading, lines in found.items())
+        if (command.group == LAB) == laboratory:
+            lines.setdefault(command.group, []).append(f"  {name:<16} {command.help}")
+    if not laboratory and has_laboratory():
+        lines[LAB] = [f"  {'lab':<16} commands of maintainers, which need this checkout: bitverdict lab lists them"]
+    return "\n\n".join("\n".join([f"{heading}:", *some]) for heading, some in lines.items())
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
@@ -200,7 +202,8 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         if name in LABORATORY and not has_laboratory():
             continue
-        command_parser = commands.add_parser(name, help=command.help, description=command.help)
+        prog = f"bitverdict {'lab ' * (name in LABORATORY)}{name}"
+        command_parser = commands.add_parser(name, prog=prog, help=command.help, description=command.help)
         if command.arguments and only_command in ("", name):
             command.find(command.arguments)(command_parser)
     return root_parser
@@ -214,14 +217,24 @@ def main(words: list[str] | None = None) -> int:
         print(f"error: lab {NEEDS_A_CHECKOUT}", file=sys.stderr)
         return USAGE
     if words[:1] == ["lab"]:
-        words = words[1:] if LABORATORY.intersection(words[1:2]) else ["--help"] if words[1:] in ([], ["-h"], ["--help"]) else words
+        words = words[1:]
+        if not LABORATORY.intersection(words[:1]):
+            print(f"usage: bitverdict lab COMMAND ...\n\n{_listing(laboratory=True)}")
+            if words[:1] in ([], ["-h"], ["--help"]):
+                return 0
+            print(f"error: lab {words[0]}: no such command{did_you_mean(words[0], LABORATORY)}", file=sys.stderr)
+            return USAGE
     if words and words[0] in COMMANDS and (problem := installed_triton().problem):  # before a command's modules import Triton's own
         print(f"error: {problem}", file=sys.stderr)
         return USAGE
     if not words:
         parser().print_help(sys.stderr)
         return USAGE
-    arguments = parser(words).parse_args(words)
+    try:
+        arguments = parser(words).parse_args(words)
+    except UsageError as error:  # of [tool.bitverdict], which gives defaults
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE
     if not installed_triton().is_proven:
         from bitverdict.harness.emulator.releases import notice
 

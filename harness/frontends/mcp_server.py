@@ -35,7 +35,11 @@ def server() -> MCPServer:
     """The server with its tools."""
     from mcp.server import MCPServer
 
-    found = MCPServer("bitverdict", instructions="Judges Triton and Gluon kernels on emulated GPUs. No GPU is needed.")
+    from bitverdict import __version__
+
+    found = MCPServer(
+        "bitverdict", version=__version__, instructions="Judges Triton and Gluon kernels on emulated GPUs. No GPU is needed."
+    )
     for tool in (judge, explain, trace):
         found.tool(structured_output=False)(tool)
     return found
