@@ -77,10 +77,9 @@ def source_line(file: str, line: int | str) -> str:
     return f"{display_path(Path(file))}:{line}"
 
 
-def path_from_here(place: str) -> str:
-    """``file:line`` as it is typed in the current folder, where the file lies below that."""
-    here = f"{Path.cwd()}{os.sep}"
-    return place.removeprefix(here)
+def path_from_here(said: str) -> str:
+    """``file:line``, alone or in a sentence, as it is typed in the current folder, where the file lies below that."""
+    return said.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def relative(text: str) -> str:

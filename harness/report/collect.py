@@ -13,6 +13,7 @@ from typing import Any
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.paths import path_from_here
 from bitverdict.harness.model.targets import Target, nearest_emulated
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.report.examine import task_of
@@ -109,7 +110,7 @@ def of_faults(faults: Iterable[dict[str, Any]], sentences: list[str]) -> dict[st
         marks = {line: f"{outcome}: here"}
         other_file, _, other_line = fault_record["details"].get("other location", "").rpartition(":")
         if other_line.isdigit() and Path(other_file).name == Path(file).name:
-            marks.setdefault(int(other_line), "the other access")
+            marks.setdefault(int(other_line), other_mark(outcome))
         failures.append(
             {
                 "contract": fault_record["kernel"] or "a launch",
@@ -167,7 +168,7 @@ def failure(
     if verdict.location:
         marks[verdict.location] = f"{verdict.outcome}: here"
     if details.get("other location"):
-        marks.setdefault(details["other location"], "the other access")
+        marks.setdefault(details["other location"], other_mark(str(verdict.outcome)))
     if examination.get("stored_at"):
         marks.setdefault(examination["stored_at"], "the first wrong word is stored here")
     if details.get("error by line"):
@@ -193,7 +194,7 @@ def failure(
         "target": where.name,
         "outcome": str(verdict.outcome),
         "error": verdict.decision is Decision.ERROR,
-        "message": verdict.message,
+        "message": path_from_here(verdict.message),
         "location": verdict.location,
         "headline": headline(verdict).removeprefix(f"{verdict.outcome}: "),
         "clusters": list(details.get("clusters", ())),
@@ -234,10 +235,15 @@ def _examine_failure(case: Case, where: Target, verdict: Verdict, pool: WorkerPo
     return found, ""
 
 
+def other_mark(outcome: str) -> str:
+    """What is said of the other line that a failure names."""
+    return "the other access" if outcome == "race" else "this line too"
+
+
 def _lines(value: object) -> list[str]:
     if isinstance(value, dict):
-        return [f"{name}: {each}" for name, each in value.items()]
-    return [str(each) for each in value] if isinstance(value, list) else str(value).splitlines()
+        return [path_from_here(f"{name}: {each}") for name, each in value.items()]
+    return [path_from_here(str(each)) for each in (value if isinstance(value, list) else str(value).splitlines())]
 
 
 def stem_of(told: Mapping[str, object], number: int) -> str:

@@ -11,7 +11,6 @@ from bitverdict.harness.report.svg import element, picture, text, title_element
 COLOURS = 8
 WIDTH, TALLEST = 660.0, 420.0  # pixels of a map
 LEFT_MARGIN, TOP = 56.0, 26.0
-MAX_NAMED_PROGRAMS = 12  # programs of a legend
 
 
 def tile_map(output: Mapping[str, Any], writers: Sequence[Sequence]) -> str:
@@ -30,13 +29,14 @@ def tile_map(output: Mapping[str, Any], writers: Sequence[Sequence]) -> str:
             )
     parts += grid.labels()
     y = grid.bottom + 20
-    for writer, wrong_words in sorted(wrong_by_writer.items(), key=lambda each: -each[1])[:MAX_NAMED_PROGRAMS]:
-        parts.append(element("rect", x=LEFT_MARGIN, y=y - 9, width=11, height=11, class_=colour(writer)))
-        parts.append(text(LEFT_MARGIN + 18, y, f"{count_text(wrong_words, 'wrong word')} stored by {program(writer, writers)}"))
-        y += 17
-    if len(wrong_by_writer) > MAX_NAMED_PROGRAMS:
-        more = count_text(len(wrong_by_writer) - MAX_NAMED_PROGRAMS, "more program")
-        parts.append(text(LEFT_MARGIN + 18, y, f"and by {more}", "label quiet"))
+    by_colour: dict[str, list[int]] = {}
+    for writer in sorted(wrong_by_writer, key=lambda each: -wrong_by_writer[each]):
+        by_colour.setdefault(colour(writer), []).append(writer)
+    for css_class, some in by_colour.items():
+        count = count_text(sum(wrong_by_writer[writer] for writer in some), "wrong word")
+        names = ", ".join(program(writer, writers) for writer in some[:3]) + (f" and {len(some) - 3} more" if some[3:] else "")
+        parts.append(element("rect", x=LEFT_MARGIN, y=y - 9, width=11, height=11, class_=css_class))
+        parts.append(text(LEFT_MARGIN + 18, y, f"{count} stored by {names}"))
         y += 17
     label = f"{output['name']}: {output['wrong']} of {count_text(output['of'], 'word')} wrong, by the program that stored them"
     return picture(max(grid.right + 8, 420), y + 4, label, parts)

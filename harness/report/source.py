@@ -23,7 +23,7 @@ def listing(marks: Mapping[str, str], case: Case) -> list[dict[str, Any]]:
     files: dict[Path, dict[int, str]] = {}
     for location, said in marks.items():
         if (found := file_of(location, case)) is not None:
-            at = files.setdefault(found[0], {})
+            at = files.setdefault(found[0].resolve(), {})
             at[found[1]] = f"{at[found[1]]}; {said}" if at.get(found[1], said) != said else said
     return [told for path, at in files.items() if (told := listing_of(path, at))]
 

@@ -6,6 +6,7 @@ at which nothing of them happened takes no room.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -17,7 +18,17 @@ from bitverdict.harness.report.svg import element, picture, text, title_element
 
 MOST_EVENTS, MOST_LANES = 110, 18  # of a picture
 LEFT_MARGIN, LANE, TOP = 236.0, 24.0, 42.0
-LEGEND = 700.0  # pixels of its rows, where the picture is narrower
+LEGEND_WIDTH = 700.0  # pixels of its rows, where the picture is narrower
+BOX, DOT, TRIANGLE = "M-2 0h14v9h-14z", "M0.5 5a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0", "M0 0l8 5l-8 5z"
+LEGEND = (
+    ("load in flight", (BOX, "issued"), '<rect [^>]*"issued"'), ("landed, not waited for", (BOX, "landed"), '<rect [^>]*"landed"'),
+    ("waited for", ("M4 -2v13", "known"), 'class="known"'), ("read", (DOT, "reads"), '<(circle|rect) [^>]*"reads"'),
+    ("stored", (DOT, "store"), '<circle [^>]*"store"'), ("overwritten unread", ("M0 0l9 9m0 -9l-9 9", "over"), 'class="over"'),
+    ("reused after the read", ("M0 0h9v9", "reused"), 'class="reused"'), ("phase, by number", (BOX, "phase1"), 'class="phase'),
+    ("wait blocks", (TRIANGLE, "wait"), 'class="wait"'), ("wait passes", (TRIANGLE, "pass-mark"), 'class="pass-mark"'),
+    *((label, shape, f'd="{shape[0]}" class="{shape[1]}"') for label, shape in KEY),
+)  # fmt: skip
+"""Labels of the marks, their shapes, and what shows that a picture has one."""
 NARROW, WIDE_STEP, ROOM = 13.0, 30.0, 780.0  # pixels of one event, and of all where they are few
 
 
@@ -69,14 +80,14 @@ def timeline(timeline_data: Mapping[str, Any], fault: str = "", location: str = 
         at = location.rpartition("/")[2]
         parts.append(element("line", title_element(f"{fault} at {at}"), x1=x, x2=x, y1=TOP - 10, y2=bottom, class_="fault"))
         parts.append(text(x, TOP - 26, f"{fault}{f' at {at}' if at else ''}", "label fail", "end"))
-    legend, end = _legend(bottom + 24, LEGEND)
+    legend, end = _legend("".join(parts), bottom + 24, LEGEND_WIDTH)
     parts += legend
     place = timeline_data["program"]
     label = (
         f"{timeline_data.get('kernel', '')}, program {tuple(place)}: stages and barriers by time, "
         f"{len(shown_events)} of {len(events)} events"
     )
-    return picture(max(right_edge, LEGEND), end + 10, label, parts)
+    return picture(max(right_edge, LEGEND_WIDTH), end + 10, label, parts)
 
 
 def step_of(count: int) -> float:
@@ -254,41 +265,15 @@ def _barriers(
     return parts
 
 
-def _legend(y: float, width: float) -> tuple[list[str], float]:
-    """What each mark means, in rows of at most `width`; and where the last row ends."""
+def _legend(drawn: str, y: float, width: float) -> tuple[list[str], float]:
+    """What each mark in the picture `drawn` means, in rows of at most `width`; and where the last row ends."""
     x, parts = 10.0, []
-
-    def place(label: str) -> float:
-        nonlocal x, y
+    for label, shape, pattern in LEGEND:
+        if not re.search(pattern, drawn):
+            continue
         needed = 19 + 6.8 * len(label) + 12
         if x + needed > width and x > 10.0:
             x, y = 10.0, y + 20
+        parts += [mark(shape, x + 2, y - 9, label), text(x + 19, y, label, "label quiet")]
         x += needed
-        return x - needed
-
-    entries = (
-        ("rect", "issued", "load in flight"), ("rect", "landed", "landed, not waited for"), ("line", "known", "waited for"),
-        ("rect", "reads", "read"), ("dot", "store", "stored"), ("cross", "over", "overwritten unread"),
-        ("corner", "reused", "reused after the read"),
-        ("band", "phase1", "phase, by number"),
-        ("tri", "wait", "wait blocks"), ("tri", "pass-mark", "wait passes"),
-    )  # fmt: skip
-    for shape, kind, label in entries:
-        left_edge = place(label)
-        if shape in ("rect", "band"):
-            parts.append(element("rect", x=left_edge, y=y - 9, width=14, height=9, class_=kind))
-        elif shape == "line":
-            parts.append(element("line", x1=left_edge + 6, x2=left_edge + 6, y1=y - 11, y2=y + 2, class_=kind))
-        elif shape == "dot":
-            parts.append(element("circle", cx=left_edge + 6, cy=y - 4, r=3.5, class_=kind))
-        elif shape == "corner":
-            parts.append(element("path", d=f"M{left_edge + 1:.1f} {y - 9:.1f}h9v9", class_=kind))
-        elif shape == "cross":
-            parts.append(element("path", d=f"M{left_edge + 1:.1f} {y - 9:.1f}l9 9m0 -9l-9 9", class_=kind))
-        else:
-            parts.append(element("path", d=f"M{left_edge:.1f} {y - 9:.1f}l8 5l-8 5z", class_=kind))
-        parts.append(text(left_edge + 19, y, label, "label quiet"))
-    for label, drawn in KEY:
-        left_edge = place(label)
-        parts += [mark(drawn, left_edge + 2, y - 9, label), text(left_edge + 19, y, label, "label quiet")]
     return parts, y

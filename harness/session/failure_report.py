@@ -42,7 +42,18 @@ DETAILS_ELSEWHERE |= {
 }
 """Details that are part of the message or of the picture, or for a program only."""
 HELP = ("remedy", "if this is meant", "tested by default")
-FULL_DETAILS = {"operation", "other operation", "program", "argument", "offset", "schedule", "timeline", "executed", "lanes"}
+FULL_DETAILS = {
+    "operation",
+    "other operation",
+    "other landed",
+    "program",
+    "argument",
+    "offset",
+    "schedule",
+    "timeline",
+    "executed",
+    "lanes",
+}
 """Details that the sentence or the lines of source say already; shown where all is asked for."""
 
 
@@ -51,7 +62,7 @@ def headline(verdict: Verdict) -> str:
     details = verdict.details
     observed = details.get("summary") or _clauses(verdict.message)[0]
     cause = str(details.get("cause") or details.get("probable cause") or "").partition(ALTERNATIVE)[0]
-    return f"{verdict.outcome}: {' '.join((cause or str(observed)).split())}"
+    return path_from_here(f"{verdict.outcome}: {' '.join((cause or str(observed)).split())}")
 
 
 def place_of(verdict: Verdict) -> str:
@@ -86,17 +97,17 @@ def failure_report(
     """What a person reads about one bug: its headline, the lines of source, what helps, the smallest case, how to replay it.
 
     `call`: the case as Python. `is_full`: and the wrong words, the picture, and every detail."""
-    details = verdict.details
+    details, message = verdict.details, path_from_here(verdict.message)
     if verdict.decision is Decision.ERROR:
         parts: list[Any] = [
             Text(f"ERROR {contract} on {target}, which is no fault of the kernel", style="bold magenta"),
-            Text(verdict.message),
+            Text(message),
         ]
     else:
         sentence = headline(verdict)
         parts = [Text(f"FAIL {contract} on {target}: {sentence}", style="bold red")]
-        clause, rest = _clauses(verdict.message)
-        shown = rest if sentence.endswith(f": {' '.join(clause.split())}") else verdict.message
+        clause, rest = _clauses(message)
+        shown = rest if sentence.endswith(f": {' '.join(clause.split())}") else message
         parts += [Paragraph(Text(shown))] if shown else []
         others = str(details.get("cause") or "").split(ALTERNATIVE)[1:]
         parts += [Paragraph(Text(f"or: {other}")) for other in others]
@@ -174,8 +185,9 @@ def _whole_line(name: str, line: str, style: str = "") -> Text:
 
 def _lines(value: object) -> list[str]:
     if isinstance(value, dict):
-        return [f"{name}: {item}"[:LONGEST] for name, item in value.items()][:MOST_LINES]
-    return [str(line)[:LONGEST] for line in (value if isinstance(value, list) else str(value).splitlines())][-MOST_LINES:]
+        return [path_from_here(f"{name}: {item}")[:LONGEST] for name, item in value.items()][:MOST_LINES]
+    lines = value if isinstance(value, list) else str(value).splitlines()
+    return [path_from_here(str(line))[:LONGEST] for line in lines][-MOST_LINES:]
 
 
 def cells(heat: dict | None) -> int:

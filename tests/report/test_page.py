@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bitverdict.harness.report.maps import tile_map
 from bitverdict.harness.report.page import page, write_pictures
 from bitverdict.harness.report.source import listing
 from bitverdict.harness.report.timeline import timeline
@@ -139,6 +140,14 @@ def test_a_listing_has_no_blank_lines_but_single_ones_inside(tmp_path: Path) -> 
     ]
 
 
+def test_lines_of_one_file_are_one_listing_however_they_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("a = 1\nb = 2\n")
+    monkeypatch.chdir(tmp_path)
+    case = SimpleNamespace(launcher="", contract="test_mine.py:f")
+    (shown,) = listing({f"{tmp_path / 'mine.py'}:1": "stored", "mine.py:2": "error"}, case)  # type: ignore[arg-type]
+    assert [line["said"] for line in shown["lines"]] == ["stored", "error"]
+
+
 def test_each_picture_is_a_file_with_its_colours(tmp_path: Path) -> None:
     files = write_pictures(tmp_path / "pictures", told())
     assert [path.name.rpartition("sm_90-")[2] for path in files] == ["tiles-c.svg", "sizes-c.svg", "errors-c.svg", "timeline.svg"]
@@ -173,6 +182,23 @@ def test_only_what_is_overwritten_before_its_read_is_red(reads: list) -> None:
         landed = [*reads, event(8, "landed", 7, reads=[piece(0, 256)])]
     svg = timeline({**TOLD, "events": [*before[:-1], *landed, before[-1]]})
     assert svg.count("reused after it was read: step 9") == 1 and "overwritten before it was read" not in svg
+
+
+def test_the_legend_names_the_marks_that_are_drawn() -> None:
+    quiet = r'class="label quiet"[^>]*>([^<]*)<'
+    said = set(re.findall(quiet, timeline(TOLD, "race", "mine.py:7")))
+    assert {"load in flight", "reused after the read", "wait passes", "on-chip read"} <= said
+    assert not {"stored", "mma issued", "global load", "on-chip write"} & said
+    product = event(8, "issued", 7, operation="wgmma", reads=[piece(0, 256)])
+    assert "mma issued" in re.findall(quiet, timeline({**TOLD, "events": [*RING[:9], product]}))
+
+
+def test_programs_of_one_colour_share_a_line_of_the_legend() -> None:
+    cells = [[[4, 1, writer, 0.0] for writer in range(1, 42)]]
+    output = OUTPUT | {"map": {"cell": [1, 4], "shape": [1, 164], "cells": cells}}
+    tiles = tile_map(output, [[0, [place, 0, 0]] for place in range(41)])
+    assert "6 wrong words stored by program 0, program 8, program 16 and 3 more" in tiles
+    assert len(re.findall("wrong words? stored by", tiles)) == 8
 
 
 def test_a_map_says_which_program_stored_the_wrong_words() -> None:

@@ -42,6 +42,15 @@ def test_the_line_of_source_stands_under_its_place(tmp_path: Path) -> None:
     assert not any("launcher=" in line for line in told)
 
 
+def test_files_of_sentences_are_named_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = f"a load meets the copy issued at {tmp_path}/ring.py:15; nothing orders them at {tmp_path}/ring.py:7"
+    details = {"barriers": [f"phase 1, of {tmp_path}/ring.py:5"], "waits": {"partition 0": f"{tmp_path}/ring.py:6"}}
+    verdict = Verdict(decision=Decision.FAIL, outcome=Outcome.RACE, message=said, details=details)
+    report = text_of(failure_report("mine.py:f", "emulated:sm_90", case(), verdict, [], "replay"))
+    assert "issued at ring.py:15" in report and "at ring.py:7" in report and str(tmp_path) not in report
+
+
 @pytest.mark.parametrize("location", ["", "nowhere.py:3", "kernels/matmul.py:99999", "kernels/matmul.py:0", "no place", "a.so:1"])
 def test_a_place_that_cannot_be_read_is_not_quoted(location: str) -> None:
     assert source_line(location, case()) == ""
