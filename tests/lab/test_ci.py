@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import jsonschema
@@ -121,6 +123,19 @@ def test_a_clause_on_a_line_is_annotated_once_over_all_workers(place: Path, caps
         "::error file=sub/my_kernels.py,line=4,title=tests.support.vector_add%3ACONTRACT%3A accesses are ord"
     )
     assert "::stray read: 50%25 of a:b,%0Amore%0Aon emulated:sm_80 (1 case), emulated:sm_90 (2 cases)%0Acase: n=5" in lines[1]
+
+
+def test_a_finding_begins_with_the_cause_and_says_the_case_as_a_report_does(tmp_path: Path) -> None:
+    drawn = {"kind": "tensor", "called": "x", "dtype": "fp16", "shape": [1, 3], "value": "padded"}
+    record = {"contract": "test_mine.py:test_f", "problem": {"draws": [{"kind": "size", "called": "m", "value": 1}, drawn]}}
+    details = {"summary": "x[3] is read, beyond its 3 elements"}
+    verdict = replace(wrong(), details=details)
+    writing = Journal(tmp_path / "1.jsonl")
+    writing.end(writing.begin(SimpleNamespace(to_json=lambda: record), "emulated:sm_90"), verdict)  # type: ignore[arg-type]
+    writing.close()
+    (finding,) = read([tmp_path / "1.jsonl"], tmp_path).findings
+    assert finding.description.startswith("stray read: x[3] is read, beyond its 3 elements\n50% of a:b,")
+    assert finding.description.endswith("case: m=1 x=fp16(1,3):padded")
 
 
 def test_the_summary_is_added_where_github_says(

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bitverdict.harness.contracts.described.record import DrawRecord
 from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
+from bitverdict.harness.session.failure_report import headline
 from bitverdict.harness.session.tally import FAIL, INCONCLUSIVE, NOTHING_RAN, PASS, RAN
 from bitverdict.harness.workers.journal import records
 
@@ -142,24 +144,21 @@ def _add(
         return
     file, line = place_of(verdict.location, case, root)
     clause = clause_of(verdict) if verdict.failed else ERROR
-    made = ClauseFinding(name, clause, str(verdict.outcome), verdict.message, file, line, case_text, error=not verdict.failed)
+    first = headline(verdict).removeprefix(f"{verdict.outcome}: ")
+    message = verdict.message if verdict.message.startswith(first) else f"{first}\n{verdict.message}"
+    made = ClauseFinding(name, clause, str(verdict.outcome), message, file, line, case_text, error=not verdict.failed)
     findings.setdefault((name, clause, file, line), made).cases[target] += 1
 
 
 def _fields(case: dict) -> Iterator[str]:
     """The fields of a case's record, in one line."""
     problem = case.get("problem")
+    if isinstance(problem, dict) and "draws" in problem:
+        yield from DrawRecord.from_json(problem).describe_parts()
+        problem = {}
     for name, value in (problem if isinstance(problem, dict) else {"problem": problem}).items():
-        if isinstance(value, list) and value and all(isinstance(each, dict) and "value" in each for each in value):
-            yield ", ".join(f"{each.get('called') or each.get('name') or each.get('kind')} {_draw_text(each)}" for each in value)
-            continue
         yield f"{name}={value}" if not isinstance(value, dict | list) else f"{name}={json.dumps(value, separators=(',', ':'))}"
     yield from (f"{name}={case[name]}" for name in ("regime", "data_seed", "schedule") if name in case)
-
-
-def _draw_text(each: dict) -> str:
-    """What a described kernel drew: its value, of a tensor its type and shape too."""
-    return f"{each['value']}" + (f" {each['dtype']} {each['shape']}" if each.get("dtype") else "")
 
 
 def place_of(location: str, case: dict, root: Path) -> tuple[str, int]:
