@@ -97,15 +97,17 @@ def failure_report(
     """What a person reads about one bug: its headline, the lines of source, what helps, the smallest case, how to replay it.
 
     `call`: the case as Python. `is_full`: and the wrong words, the picture, and every detail."""
-    details, message = verdict.details, path_from_here(verdict.message)
+    details, message, sentence = verdict.details, path_from_here(verdict.message), headline(verdict)
+    parts: list[Any] = [Text(f"FAIL {contract} on {target}: {sentence}", style="bold red")]
     if verdict.decision is Decision.ERROR:
-        parts: list[Any] = [
-            Text(f"ERROR {contract} on {target}, which is no fault of the kernel", style="bold magenta"),
-            Text(message),
-        ]
-    else:
-        sentence = headline(verdict)
-        parts = [Text(f"FAIL {contract} on {target}: {sentence}", style="bold red")]
+        parts = [Text(f"ERROR {contract} on {target}, which is no fault of the kernel", style="bold magenta"), Text(message)]
+    operation = str(details.get("operation", "")).partition("= ")[2]
+    if place := verdict.location or place_of(verdict):
+        is_line = verdict.location or "error by line" in details
+        parts += [Text(f"  at {path_from_here(place)}"), *(excerpt(place, case, operation) if is_line else ())]
+    for name in (each for each in details if each.endswith("location")):
+        parts += [Text(f"  {name}: {path_from_here(str(details[name]))}"), *excerpt(str(details[name]), case)]
+    if verdict.decision is not Decision.ERROR:
         clause, rest = _clauses(message)
         shown = rest if sentence.endswith(f": {' '.join(clause.split())}") else message
         parts += [Paragraph(Text(shown))] if shown else []
@@ -113,12 +115,6 @@ def failure_report(
         parts += [Paragraph(Text(f"or: {other}")) for other in others]
     for cluster in details.get("clusters", ()):
         parts.append(Paragraph(Text(f"- {cluster}")))
-    operation = str(details.get("operation", "")).partition("= ")[2]
-    if place := verdict.location or place_of(verdict):
-        is_line = verdict.location or "error by line" in details
-        parts += [Text(f"  at {path_from_here(place)}"), *(excerpt(place, case, operation) if is_line else ())]
-    for name in (each for each in details if each.endswith("location")):
-        parts += [Text(f"  {name}: {path_from_here(str(details[name]))}"), *excerpt(str(details[name]), case)]
     parts += [Paragraph(Text.assemble(("help: ", "bold green"), line)) for line in help_lines(verdict, case)]
     if is_full:
         parts += _words_and_pictures(details)

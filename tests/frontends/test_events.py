@@ -14,6 +14,10 @@ import pytest
 
 from bitverdict.harness.frontends.emulated_session import EmulationTally
 from bitverdict.harness.frontends.main import main
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.session.failure_report import failure_report
+from bitverdict.harness.session.tables import text_of
+from tests.support.vector_add import case
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((CHECKOUT / "docs" / "events.schema.json").read_text())
@@ -130,6 +134,16 @@ def test_matchers_find_the_places_of_pytest() -> None:
     """The line is one that pytest printed (tests/contracts/test_bug_reports.py holds its form)."""
     printed = "FAILED test_kern.py::test_softmax[sm_90] - stray read at kern.py:10: x[3] is read, beyond its 3 elements"
     assert found_places(printed) == {("x[3] is read, beyond its 3 elements", "kern.py", "10")}
+
+
+def test_matchers_find_a_failure_of_several_sentences() -> None:
+    details = {"cause": "the diagonal is missing", "clusters": ["every word differs"]}
+    said = "out: 3 of 3 elements are wrong\nfirst at [0, 0]: got 1"
+    verdict = Verdict(
+        decision=Decision.FAIL, outcome=Outcome.WRONG_MATHEMATICS, message=said, location="mine.py:2", details=details
+    )
+    report = text_of(failure_report("mine.py:f", "emulated:sm_90", case(), verdict, [], "replay"))
+    assert found_places(report) == {("wrong mathematics: the diagonal is missing", "mine.py", "2")}
 
 
 def test_a_line_of_another_kind_is_no_event() -> None:

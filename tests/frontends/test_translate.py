@@ -107,9 +107,7 @@ def test_what_cannot_be_translated_is_a_usage_error(words: list[str], said: str,
     assert not shown.out and said in shown.err and len(shown.err.splitlines()) == 1
 
 
-def test_a_launcher_alone_takes_the_mathematics_of_its_name_or_is_told_to_name_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_launcher_takes_the_mathematics_of_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         LAUNCHER.replace("import matmul", "import matmul as ours").replace("return matmul", "return ours")

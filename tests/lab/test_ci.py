@@ -125,7 +125,7 @@ def test_a_clause_on_a_line_is_annotated_once_over_all_workers(place: Path, caps
     assert "::stray read: 50%25 of a:b,%0Amore%0Aon emulated:sm_80 (1 case), emulated:sm_90 (2 cases)%0Acase: n=5" in lines[1]
 
 
-def test_a_finding_begins_with_the_cause_and_says_the_case_as_a_report_does(tmp_path: Path) -> None:
+def test_a_finding_begins_with_the_cause_and_says_its_case(tmp_path: Path) -> None:
     drawn = {"kind": "tensor", "called": "x", "dtype": "fp16", "shape": [1, 3], "value": "padded"}
     record = {"contract": "test_mine.py:test_f", "problem": {"draws": [{"kind": "size", "called": "m", "value": 1}, drawn]}}
     details = {"summary": "x[3] is read, beyond its 3 elements"}
