@@ -74,7 +74,7 @@ HAZARDS: tuple[Mutant, ...] = (
     _hazard(
         "hopper_matmul",
         "read before it has arrived",
-        "nobody waits for the load",
+        "no wait for the load",
         "        mbarrier.wait(load_barriers.index(stage), block // STAGES & 1)\n",
         "",
         RACE,
@@ -304,7 +304,7 @@ HAZARDS: tuple[Mutant, ...] = (
     _hazard(
         _RING,
         "read before it has arrived",
-        "nobody waits for the load",
+        "no wait for the load",
         "        mbarrier.wait(arrived.index(stage), step // STAGES & 1)\n",
         "",
         RACE,
@@ -349,7 +349,7 @@ HAZARDS: tuple[Mutant, ...] = (
     _hazard(
         _RING,
         "barrier not initialised",
-        "nobody initialises",
+        "no initialisation",
         "        mbarrier.init(arrived.index(early), count=1)\n",
         "        early = early\n",
         MISUSE,

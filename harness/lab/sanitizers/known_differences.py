@@ -94,7 +94,7 @@ EXPLANATIONS = (
         emulated_outcomes=(MISUSE,),
         message="Deadlock detected",
         why="more bytes arrive than the barrier was told of, and its count never comes to zero: the emulated GPU stops at "
-        "the bytes, consan at the wait that nobody ends",
+        "the bytes, consan at the wait, which never ends",
     ),
     KnownDifference(
         modes=("consan",),
@@ -148,7 +148,7 @@ EXPLANATIONS = (
         emulated_outcomes=(RACE,),
         case=_STORED_TWICE,
         why="racecheck follows shared memory only, memcheck asks whether an address is mapped: that two programs store to "
-        "one place shows in the words, and so does what nobody stored",
+        "one place shows in the words, and so does what was never stored",
     ),
     # shared memory
     KnownDifference(
