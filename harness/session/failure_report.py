@@ -71,7 +71,7 @@ def place_of(verdict: Verdict) -> str:
     launches = verdict.recorded.get("launches") or [{}]
     place = path_from_here(verdict.location or launches[-1].get("place", ""))
     file, _, line = place.rpartition(":")
-    if len(by_line) > 1 and not verdict.location:
+    if len(by_line) > 2 and not verdict.location:
         return by_line[1]
     return source_line(file, line) if Path(file).is_absolute() else place
 

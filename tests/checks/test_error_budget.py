@@ -65,6 +65,9 @@ LOSSES_TEXT = """
 fp16 sum | near | x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True))
     total = tl.sum((a * a).to(tl.float16).to(tl.float32).to(tl.float16), 0).to(tl.float32)  # PLANTED
     out = a / tl.sqrt(total)
+overflowing fp16 sum | large | x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True))
+    total = tl.sum((a * a).to(tl.float16), 0).to(tl.float32)  # PLANTED
+    out = a / tl.sqrt(total)
 early rounding | near | x * w + x
     c = (a * b).to(tl.float16).to(tl.float32)  # PLANTED
     out = c + a
@@ -174,4 +177,4 @@ def test_codes_are_read_by_the_one_format_of_their_width() -> None:
 def test_a_local_error_is_that_of_the_words_on_the_words_given() -> None:
     found = with_local_error(Real(np.float64(10.0), 1e-12), Real(np.float64(3.0)), Real(np.float64(2.5)))
     assert found == (10.5, 1e-12), "what came before is not counted again"
-    assert with_local_error(Real(np.float64(1.0)), Real(np.float64(np.inf)), Real(np.float64(2.0))).value == 1.0
+    assert with_local_error(Real(np.float64(1.0)), Real(np.float64(np.inf)), Real(np.float64(2.0))).value == np.inf

@@ -18,7 +18,7 @@ from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import failure_report as failure_report_module
 from bitverdict.harness.session.case_line import describe
-from bitverdict.harness.session.failure_report import LEGEND, SHADES, Paragraph, failure_report, heat_map
+from bitverdict.harness.session.failure_report import LEGEND, SHADES, Paragraph, failure_report, heat_map, place_of
 from bitverdict.harness.session.source_excerpt import excerpt, mask_help, source_line
 from bitverdict.harness.session.tables import print_wrapped, text_of
 from bitverdict.kernels.matmul import Problem
@@ -40,6 +40,17 @@ def test_the_line_of_source_stands_under_its_place(tmp_path: Path) -> None:
     assert told[place + 1 : place + 3] == ["    2 │ a = tl.load(a_ptrs)", "      │ ^^^^^^^^^^^^^^^^^^^"]
     assert told[told.index("  other location: kernels/matmul.py:1") + 1].startswith('    1 │ """')
     assert not any("launcher=" in line for line in told)
+
+
+def test_an_error_of_no_known_line_is_placed_at_the_kernel() -> None:
+    for first, place in (("1.0e+00  no line that is known", "mine.py:4"), ("1.0e+00  mine.py:7  a = b", "mine.py:7")):
+        verdict = Verdict(
+            decision=Decision.FAIL,
+            outcome=Outcome.LOST_PRECISION,
+            details={"error by line": [first]},
+            recorded={"launches": [{"place": "mine.py:4"}]},
+        )
+        assert place_of(verdict) == place
 
 
 def test_files_of_sentences_are_named_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def with_local_error(real: Real, computed: Real, exact: Real) -> Real:
     """`real`, and by how much the words that came are off the exact result on the words that were given."""
     with np.errstate(invalid="ignore"):
         error = computed.value - exact.value
-    return Real(real.value + np.where(np.isfinite(error), error, 0.0), real.error)
+    return Real(real.value + np.where(np.isnan(error), 0.0, error), real.error)  # an overflow makes all that follows infinite
 
 
 def ranked_shares(probe: LocalErrors, error: float, share_of: Callable[[str], float]) -> list[tuple[str, float]]:
