@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -209,3 +210,18 @@ def test_a_required_case_of_one_product_is_fed_what_shows(launcher: str) -> None
     assert other != zero and replace(other, data_seed=0, regime="") == replace(zero, data_seed=0, regime="")
     assert all(each.codes.any() for each in MATMUL.operands(other))
     assert choose_discriminating_seed(other, MATMUL, target("emulated:sm_90")) == other
+
+
+def test_a_described_case_of_two_equal_elements_is_fed_others(tmp_path: Path) -> None:
+    """Twice two equal integers passes a kernel that takes either: a user's simplest test would be inconclusive."""
+    path, machine = tmp_path / "test_twice.py", target("emulated:sm_90")
+    path.write_text(
+        "import bitverdict as bv\n\n\n@bv.judged(reference=lambda xp, x: x * 2)\n"
+        "def test_twice(draw):\n    return draw.tensor('fp32', (draw.size(2, 9),)) * 2\n"
+    )
+    contract = resolve(f"{path}:test_twice")
+    small = next(each for each in contract.required(machine) if contract.operands(each)[0].codes.size == 2)
+    seeds = [replace(small, regime="integers", data_seed=seed) for seed in range(99)]
+    equal = next(each for each in seeds if len(set(contract.operands(each)[0].codes.tolist())) == 1)
+    other = choose_discriminating_seed(equal, contract, machine)
+    assert len(set(contract.operands(other)[0].codes.tolist())) == 2
