@@ -22,7 +22,7 @@ from bitverdict.harness.model.addresses import add_search_path, load
 from bitverdict.harness.model.decorated_object import root_of
 from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.log_lines import count_text
-from bitverdict.harness.model.paths import kernels_with_a_contract, state_directory
+from bitverdict.harness.model.paths import kernels_with_a_contract, path_from_here, state_directory
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError, no_such_kernel
 from bitverdict.harness.mutants.counts import count_ends
@@ -80,7 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
     with fleet.pool(fleet.cluster(arguments.on), jobs=1, timeout=3600, files=files) as pool, pool.interruptible():
         generation = generate_in_worker(pool, kernel, where, kinds)
     if generation.failing_cases:
-        console.print(f"{kernel.address} itself fails, so its mutants say nothing; fix it first (bitverdict run)", soft_wrap=True)
+        itself = f"{path_from_here(kernel.address)} itself fails"
+        console.print(f"{itself}, so its mutants say nothing; fix it first (bitverdict run)", soft_wrap=True)
         for line in generation.failing_cases:
             console.print(f"  {line}", markup=False, soft_wrap=True)
         return 1
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     judged = [each for each in read(path) if each.result.end is not End.ERROR or not is_over]
     whose = "the contract" if kernel.file is None else "your test"
     console.print()
-    console.print(report(judged, kernel.address, where.name, whose, taken), markup=False, soft_wrap=True)
+    console.print(report(judged, path_from_here(kernel.address), where.name, whose, taken), markup=False, soft_wrap=True)
     left = len(mutants) - len(judged)
     if left:
         console.print(f"\n{left} of {len(mutants)} were not judged; the same line with --resume goes on", soft_wrap=True)
@@ -189,7 +190,8 @@ def _begin(path: Path, kept_results: Iterable[JudgedMutant]) -> None:
 def _header_line(kernel: Kernel, where: Target, made: GeneratedMutants, mutants: list, kept: list, path: Path) -> str:
     drawn_of = count_text(len(mutants), "mutant") + (f", drawn of {len(made.mutants)}" if len(mutants) < len(made.mutants) else "")
     again = f"; {len(kept)} judged before" if kept else ""
-    return f"{kernel.address} on {where.name}: {drawn_of}, judged by {made.cases} cases{again}; results in {path}"
+    results = f"judged by {made.cases} cases{again}; results in {path_from_here(str(path))}"
+    return f"{path_from_here(kernel.address)} on {where.name}: {drawn_of}, {results}"
 
 
 def _judge(

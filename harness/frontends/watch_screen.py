@@ -32,7 +32,8 @@ def _decision_text(event: Event) -> str:
 def _verdict_line(event: Event) -> str:
     """What a verdict says in one line, and of which case."""
     place = f" at {path_from_here(event['location'])}" if event["location"] else ""
-    said = f"{event['outcome']}{place}: {event['message']}; " if event["decision"] != "pass" else ""
+    outcome = f"{event['outcome']}{place}: " if event["outcome"] != event["decision"] else ""
+    said = f"{outcome}{event['message']}; " if event["decision"] != "pass" else ""
     return f"{said}{event['target']} {event['line']}"
 
 
@@ -46,7 +47,9 @@ def later_line(event: Event, seconds: float) -> str:
         case "ended":
             return f"not judged on: {event['how']} while it imported or judged; save again once that is fixed"
         case "judged" if not event["failed"] and event["kind"] == "required":
-            return "; ".join([f"{event['cases']} required cases judged in {seconds:.1f} s, none fails", *event["why"]])
+            return "; ".join(
+                [f"{event['cases']} required cases judged in {seconds:.1f} s, none fails", *map(str.strip, event["why"])]
+            )
     return ""
 
 

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from bitverdict.harness.model.log_lines import count_text
+
 TELLS_NOTHING = "exposes no fault"  # in the details of a case that is inconclusive for it
 
 
@@ -81,7 +83,8 @@ class Certificate:
         judged = [each for each in self.findings if not moved or each.kind is not Kind.MASK]
         if not judged or self.constant or any(each.is_detected for each in judged):
             return ""
-        return f"exposes no fault: none of {len(judged)} changes of movement, arithmetic and precision would show in a bit"
+        changes = count_text(len(judged), "wrong kernel")
+        return f"exposes no fault: on these values none of {changes} (elements moved, operations or precision changed) differs"
 
     def line(self) -> str:
         """All in one line, as a person reads it."""

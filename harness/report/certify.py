@@ -103,7 +103,8 @@ def open_points(pack: Pack) -> list[str]:
             points.append(f"{where}: {record['outcome']}, and {own['outcome']} is what {own['issue']} knows")
         elif own is None and record["decision"] != Decision.PASS:
             told = f": {record['message']}" if record["message"] else ""
-            points.append(f"{where}: {record['decision']}: {record['outcome']}, and the list names no owner{told}")
+            decision = f"{record['decision']}: " if record["decision"] != record["outcome"] else ""
+            points.append(f"{where}: {decision}{record['outcome']}, which no line of --known owns{told}")
     points += [
         f"known failure {line} on {name}: no required case of that name"
         for name, line in known_failures

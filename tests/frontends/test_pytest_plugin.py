@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,10 +20,7 @@ from bitverdict.harness.frontends.pytest_shards import shards_of
 from bitverdict.harness.frontends.pytest_summary import certificate_lines, lines, tally_row, tally_text, time_lines
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.lab.pytest_large import large_nodes
-from bitverdict.harness.model import targets as machines
-from bitverdict.harness.model.architectures import FAMILIES
-from bitverdict.harness.model.targets import Target, gpus_called, is_leased, target, targets_called
-from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.profiles import PROFILES
@@ -238,31 +234,6 @@ def test_a_gpu_that_is_not_here_is_a_usage_error_that_names_those_here() -> None
         done = run_pytest("--collect-only", "-n", workers, "--bv-target", name, **found)
         assert done.returncode == 4 and f"target '{name}': no such GPU is visible" in done.stderr
         assert ("cuda:0 (sm_80)" in done.stderr) == (gpus is here) and "Traceback" not in done.stderr
-
-
-def test_a_family_means_each_of_its_chips_and_a_worker_leases_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    arches = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121", "gfx942", "sm_999")
-    here = [Target(f"cuda:{place}", arch, place) for place, arch in enumerate(arches)]
-    monkeypatch.setattr(machines, "targets", lambda **_: here)
-    found = {name: [gpu.arch for gpu in gpus_called(f"cuda:{name}")] for name in FAMILIES}
-    assert [*found.values()] == [
-        ["sm_80", "sm_86", "sm_87"],
-        ["sm_89"],
-        ["sm_90"],
-        ["sm_100", "sm_103", "sm_110", "sm_120", "sm_121"],
-        ["gfx942"],
-    ]
-    assert [is_leased(name) for name in ("cuda:ampere", "cuda:sm_86", "cuda", "cuda:1", "emulated:sm_80")] == [
-        *[True] * 3,
-        False,
-        False,
-    ]
-    for name in ("cuda:volta", "cuda:Ampere", "cuda:"):
-        with pytest.raises(UsageError, match="no such GPU is visible") if name != "cuda:" else nullcontext():
-            gpus_called(name)
-    asked = ["cuda:hopper", "cuda:1", "sm_80", "cuda:ampere"]  # as bitverdict run --target takes them: each GPU once
-    assert [machine.name for machine in targets_called(asked)] == ["cuda:4", "cuda:1", "emulated:sm_80", "cuda:0", "cuda:2"]
-    assert targets_called(["cuda"]) == here and target("cuda:hopper") == here[4]
 
 
 def test_a_session_on_gpus_asks_for_them_once_and_starts_servers_early(monkeypatch: pytest.MonkeyPatch) -> None:

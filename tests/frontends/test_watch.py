@@ -111,7 +111,8 @@ def verdict(number: int, decision: str = "pass", outcome: str = "pass") -> Event
 TOLD: list[tuple[Event, float]] = [
     (verdict(1), 0.4),
     (verdict(2), 0.5),
-    ({"event": "judged", "kind": "required", "cases": 9, "failed": 0, "why": []}, 6.0),
+    (verdict(3, "inconclusive", "inconclusive"), 0.6),
+    ({"event": "judged", "kind": "required", "cases": 9, "failed": 0, "why": ["inconclusive (1 case)", "  the first: m=3"]}, 6.0),
     (verdict(10), 7.0),
     (verdict(11, "fail", "stray read"), 8.0),
     ({"event": "report", "report": Text("FAIL mine.py:f\n  case: m=1"), "case": None}, 9.0),
@@ -120,7 +121,8 @@ TOLD: list[tuple[Event, float]] = [
     (verdict(1, "fail", "race"), 0.3),
 ]
 PLAIN = """12:00:00 pass in 0.40 s: emulated:sm_90 m=1 dtype=fp16
-  9 required cases judged in 6.0 s, none fails
+  inconclusive: read at [3]; emulated:sm_90 m=3 dtype=fp16
+  9 required cases judged in 6.0 s, none fails; inconclusive (1 case); the first: m=3
   fail: stray read at mine.py:38: read at [3]; emulated:sm_90 m=11 dtype=fp16
 FAIL mine.py:f
   case: m=1
@@ -141,7 +143,7 @@ def test_a_terminal_has_one_panel_with_the_last_answer() -> None:
     page = io.StringIO()
     screen = PanelScreen(Console(file=page, width=100, force_terminal=True, color_system=None), "mine.py:f on emulated:sm_90")
     with screen:
-        for event, seconds in TOLD[:6]:
+        for event, seconds in TOLD[:7]:
             screen.show_event(event, seconds)
         screen.show_idle((Path("mine.py"), Path("other.py")))
     last = page.getvalue().rpartition("╭")[2]

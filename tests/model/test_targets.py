@@ -15,8 +15,8 @@ import pytest
 from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.model import gpu_probe
 from bitverdict.harness.model import targets as machines
-from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES
-from bitverdict.harness.model.targets import Target, target, targets, visible_device
+from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES, FAMILIES
+from bitverdict.harness.model.targets import Target, gpus_called, is_leased, target, targets, targets_called, visible_device
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.features import Feature
 
@@ -43,6 +43,27 @@ def test_a_gpu_that_is_not_here_is_refused_with_an_emulated_one(name: str, monke
     monkeypatch.setattr(machines, "_gpus", lambda: (Target("cuda:0", "sm_80", 0),) if name != "cuda" else ())
     with pytest.raises(UsageError, match=r"no such GPU is visible; GPUs here: (cuda:0 \(sm_80\)|none); .*such as sm_90"):
         target(name)
+
+
+def test_a_family_means_each_of_its_chips_and_a_worker_leases_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    arches = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121", "gfx942", "sm_999")
+    here = [Target(f"cuda:{place}", arch, place) for place, arch in enumerate(arches)]
+    monkeypatch.setattr(machines, "targets", lambda **_: here)
+    found = {name: [gpu.arch for gpu in gpus_called(f"cuda:{name}")] for name in FAMILIES}
+    assert [*found.values()] == [
+        ["sm_80", "sm_86", "sm_87"],
+        ["sm_89"],
+        ["sm_90"],
+        ["sm_100", "sm_103", "sm_110", "sm_120", "sm_121"],
+        ["gfx942"],
+    ]
+    assert all(map(is_leased, ("cuda:ampere", "cuda:sm_86", "cuda"))) and not any(map(is_leased, ("cuda:1", "emulated:sm_80")))
+    for name in ("cuda:volta", "cuda:Ampere"):
+        with pytest.raises(UsageError, match="no such GPU is visible"):
+            gpus_called(name)
+    asked = ["cuda:hopper", "cuda:1", "sm_80", "cuda:ampere"]  # as bitverdict run --target takes them: each GPU once
+    assert [machine.name for machine in targets_called(asked)] == ["cuda:4", "cuda:1", "emulated:sm_80", "cuda:0", "cuda:2"]
+    assert targets_called(["cuda"]) == targets_called(["cuda:"]) == here and target("cuda:hopper") == here[4]
 
 
 @pytest.mark.parametrize(

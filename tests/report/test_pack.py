@@ -422,7 +422,7 @@ def test_a_known_failure_has_an_owner_and_an_unexpected_pass_is_loud() -> None:
     held = certify_sources([source], Here())
     failing = [record for record in held.cases if record["decision"] == "fail"]
     assert len(failing) == 3 and len(open_points(held)) == 3
-    assert f"and the list names no owner: {failing[0]['message']}" in open_points(held)[0] and failing[0]["message"]
+    assert f"which no line of --known owns: {failing[0]['message']}" in open_points(held)[0] and failing[0]["message"]
     held.about["known"] = [KNOWN | {"case": record["line"]} for record in failing]
     assert open_points(held) == []
     held.about["known"].append(KNOWN | {"case": held.cases[1]["line"]})
