@@ -26,14 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print an order a case and target. Status 0: all were recovered; 1: one is not the recorded one; 3: one was not
     recovered, or depends on timing."""
-    from bitverdict.harness.report.orders_of_sums import (
-        cases_of,
-        departures,
-        read_orders,
-        survey,
-        survey_largest,
-        write,
-    )
+    from bitverdict.harness.report.orders_of_sums import cases_of, departures, read_orders, survey, survey_largest, write
     from bitverdict.harness.session.case_line import case_of
 
     machines = targets_called(arguments.target or ["emulated:sm_90"])

@@ -213,14 +213,9 @@ def check_timeout(seconds: float) -> None:
 
 def _machines(arguments: argparse.Namespace) -> Sequence[Target]:
     """The targets that are asked for."""
-    if not arguments.arch:
-        asked = arguments.target or ([] if arguments.all_targets else project_settings().get("targets", []))
-        return targets_called(asked) or targets(every=arguments.all_targets)
-    machines = [machine for machine in targets() if machine.arch == arguments.arch and not machine.emulated]
-    if not machines:
-        here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
-        raise UsageError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
-    return machines
+    asked = [f"cuda:{arguments.arch}"] if arguments.arch else arguments.target
+    asked = asked or ([] if arguments.all_targets else project_settings().get("targets", []))
+    return targets_called(asked) or targets(every=arguments.all_targets)
 
 
 def check_arguments(arguments: argparse.Namespace, machines: Sequence[Target] | None = None) -> list[CaseSource]:

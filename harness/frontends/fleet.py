@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitverdict.harness.model.targets import Target, is_leased, target, targets_called
+from bitverdict.harness.model.targets import Target, target, targets_called
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session.reproducers import KNOBS
 from bitverdict.harness.workers.forkserver import end_early
@@ -44,22 +44,14 @@ def machines(cluster: Cluster, named: Iterable[str], arch: str = "") -> list[Tar
 
     UsageError for a GPU that the cluster does not have.
     """
-    names = list(dict.fromkeys(named))
-    if names and not arch and all(name.startswith("emulated:") for name in names):
-        return [target(name) for name in names]
+    names = [f"cuda:{arch}"] if arch else list(named)
+    if names and all(name.startswith("emulated:") for name in names):
+        return targets_called(names)
     gpus = cluster.gpus()
-    gpu_text = ", ".join(f"{machine.name} ({machine.model}, {machine.arch})" for machine in gpus) or "none"
-    if arch:
-        if not (found := [machine for machine in gpus if machine.arch == arch]):
-            raise UsageError(f"--arch {arch}: the cluster has no GPU of architecture {arch!r}; GPUs there: {gpu_text}")
-        return found
     if not names:
         from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES
 
         return [target(f"emulated:{machine}") for machine in EMULATED_ARCHITECTURES] + gpus
-    for name in names:
-        if name.startswith("cuda:") and not is_leased(name) and name not in [machine.name for machine in gpus]:
-            raise UsageError(f"target {name!r}: cuda:N is the Nth model of GPU in the cluster; GPUs there: {gpu_text}")
     return targets_called(names, gpus)
 
 

@@ -232,25 +232,21 @@ def main(words: list[str] | None = None) -> int:
         return USAGE
     try:
         arguments = parser(words).parse_args(words)
-    except UsageError as error:  # of [tool.bitverdict], which gives defaults
-        print(f"error: {error}", file=sys.stderr)
-        return USAGE
-    if not installed_triton().is_proven:
-        from bitverdict.harness.emulator.releases import notice
+        if not installed_triton().is_proven:
+            from bitverdict.harness.emulator.releases import notice
 
-        print(f"note: {notice()}", file=sys.stderr)
-    if older := notice_of_older_state():
-        print(older, file=sys.stderr)
-    command = COMMANDS[arguments.command]
-    if getattr(arguments, "sealed", False):
-        trusted_imports.begin(always=True)
-    does = command.find(command.does)
+            print(f"note: {notice()}", file=sys.stderr)
+        if older := notice_of_older_state():
+            print(older, file=sys.stderr)
+        command = COMMANDS[arguments.command]
+        if getattr(arguments, "sealed", False):
+            trusted_imports.begin(always=True)
+        does = command.find(command.does)
 
-    import bitverdict.harness.judge.devices  # noqa: F401  (what torch.cuda says to a user's file)
+        import bitverdict.harness.judge.devices  # noqa: F401  (what torch.cuda says to a user's file)
 
-    if arguments.command not in ("run", "selftest", "kernelbench"):  # which says itself from when there is something to cancel
-        cancels_from_here()
-    try:
+        if arguments.command not in ("run", "selftest", "kernelbench"):  # which says itself from when there is something to cancel
+            cancels_from_here()
         if getattr(arguments, "format", "text") == "text":
             return does(arguments)
         from bitverdict.harness.session.result_files import events_on_standard_output

@@ -101,14 +101,16 @@ def is_leased(name: str) -> bool:
 def gpus_called(name: str, gpus: Sequence[Target] | None = None) -> list[Target]:
     """The GPUs, of `gpus` or else of those here, that "cuda" (all), "cuda:ampere" (of a family), "cuda:sm_NN" (of an architecture)
     or "cuda:N" means; UsageError for none."""
+    is_here = gpus is None
     gpus = [machine for machine in targets() if not machine.emulated] if gpus is None else gpus
     place = name.partition(":")[2]
-    meant = [gpu for gpu in gpus if not place or gpu.name == name or place in (gpu.arch, _family(gpu.arch))]
-    if not meant:
+    named_gpus = [gpu for gpu in gpus if not place or gpu.name == name or place in (gpu.arch, _family(gpu.arch))]
+    if not named_gpus:
         here = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in gpus) or "none"
-        remedy = "see CUDA_VISIBLE_DEVICES and nvidia-smi, or name an emulated one, such as sm_90"
-        raise UsageError(f"target {name!r}: no such GPU is visible; GPUs here: {here}; {remedy}")
-    return meant
+        seen = "is visible; GPUs here" if is_here else "is in the cluster, by models; GPUs there"
+        remedy = f"{'see CUDA_VISIBLE_DEVICES and nvidia-smi, or ' * is_here}name an emulated one, such as sm_90"
+        raise UsageError(f"target {name!r}: no such GPU {seen}: {here}; {remedy}")
+    return named_gpus
 
 
 def _family(arch: str) -> str:

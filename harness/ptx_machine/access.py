@@ -65,13 +65,7 @@ def _first_readers(machine: Threads, threads: np.ndarray, offsets: np.ndarray) -
 
 
 def store_global(
-    machine: Threads,
-    step: ThreadStep,
-    threads: np.ndarray,
-    addresses: np.ndarray,
-    words: np.ndarray,
-    *,
-    either_stays: bool = False,
+    machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, words: np.ndarray, *, either_stays: bool = False
 ) -> None:
     """`words` [threads, count] to each address. `either_stays`: instructions like `step` may store other words to one place."""
     memory, size = machine.memory, words.dtype.itemsize

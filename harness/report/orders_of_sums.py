@@ -136,21 +136,21 @@ def survey_largest(contract: Contract, target: Target, launcher: str, count: int
     """The `count` required cases of most work whose order is found, or depends on timing, or is `recorded`: others have no sum, or
     too few bits in their results. Where none is found the largest case, which says why."""
     without_order: list[Row] = []
-    shown = 0
+    row_count = 0
     for case in cases_of(contract, target, launcher, MOST_TRIED + count):
         (row,) = survey(contract, [(case, target)])
         if row.recovery.why and row.key not in recorded:
             without_order.append(row)
             continue
         said = ""
-        if without_order and not shown:
+        if without_order and not row_count:
             larger = count_text(len(without_order), "larger case")
             said = f"passed over: {larger}, the first because {without_order[0].recovery.why}; --case FIELDS asks for one"
-        shown += 1
+        row_count += 1
         yield replace(row, passed_over=said)
-        if shown == count:
+        if row_count == count:
             return
-    yield from without_order[: not shown]
+    yield from without_order[: not row_count]
 
 
 def read_orders(path: Path) -> dict[str, Any]:

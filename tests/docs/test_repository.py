@@ -58,7 +58,7 @@ def test_a_run_for_an_architecture_that_is_not_there_fails() -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 2 and "no GPU of architecture 'sm_999' is visible" in done.stderr
+    assert done.returncode == 2 and "target 'cuda:sm_999': no such GPU is visible" in done.stderr
 
 
 def readme_commands() -> list[str]:

@@ -155,10 +155,7 @@ def kernel(a): ...
 BAD = [
     (["run", "matmull"], "contract 'matmull': no such kernel (did you mean 'matmul'?); known: "),
     (["run", "transpose"], "contract 'transpose': no such kernel; known: ampere_gemm, attention, block_scaled_matmul and "),
-    (
-        ["run", "matmul", "--target", "emulated:sm90"],
-        "cuda:N or cuda (did you mean 'emulated:sm_90'?);",
-    ),
+    (["run", "matmul", "--target", "emulated:sm90"], "cuda:N or cuda (did you mean 'emulated:sm_90'?);"),
     (["run", "matmul", "--launcher", "{tmp}/named.py:mymatmull"], "no mymatmull (did you mean 'mymatmul'?); it has mymatmul, add"),
     (["run", "matmul", "--launcher", "{tmp}/named.py:softmax"], "has no softmax; it has mymatmul, add"),
     (["run", "matmul", "--launcher", "{tmp}/named.py:mymatmul"], "claims 'stride' (did you mean 'strides'?); it must be of"),

@@ -211,7 +211,7 @@ def test_a_family_means_each_model_of_it_in_the_cluster() -> None:
 def test_a_gpu_that_the_cluster_lacks_is_named_with_those_it_has() -> None:
     with pytest.raises(UsageError, match=r"cuda:3.*GPUs there: none"):
         fleet.machines(Cluster("auto", FakeRay()), ["cuda:3"])
-    with pytest.raises(UsageError, match=r"--arch sm_90.*GPUs there: none"):
+    with pytest.raises(UsageError, match=r"cuda:sm_90.*GPUs there: none"):
         fleet.machines(Cluster("auto", FakeRay()), [], "sm_90")
 
 
