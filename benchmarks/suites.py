@@ -72,7 +72,7 @@ EXAMINED = (
     "Ours, fixed since: FlagGems' mm hands `get_device_capability` a tuple, which torch takes for the current device; and torch's "
     "`nan_to_num` of bf16 was computed in fp32, so that its greatest word rounded to infinity.",
     "FlagGems' pow of fp16 and bf16 asks libdevice for a function of two types, which Triton 3.6.0 lacks. That release leaves out "
-    "a fence before wgmma, a race that is refused by name, in 4 of its attention tests.",
+    "a fence before wgmma, a race that the report names, in 4 of its attention tests.",
     "torchao: a stray read at kernels.py:368 stands in found.md; `scale_k[:, None]` of a scalar is refused by Triton 3.9.0.",
     "FlagGems' addmv: the test's reference adds a bias in float32 to products in float64, which `TORCH_META_FUNC(addmv)` "
     "refuses on any device: the test's fault.",

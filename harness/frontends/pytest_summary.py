@@ -50,7 +50,7 @@ def lines(reports: Iterable[Any]) -> Iterator[str]:
         yield "output words compared and equal, by kernel and type (those with K of 4,096 or more):"
     for kernel, kind, cases, words, deep_words in sorted(rows):
         said = f"{words:>14,} words ({deep_words:,})" if words else "refusals and faults that are expected: no words"
-        yield f"  {kernel:<24} {kind:<10} {cases:>6,} cases {said}"
+        yield f"  {kernel:<24} {kind:<10} {cases:>6,} {'cases' if cases > 1 else 'case '} {said}"
     if rows or failed_count:
         words, deep_words = sum(row[3] for row in rows), sum(row[4] for row in rows)
         fewest = min((row[3] for row in rows if row[3]), default=0)
