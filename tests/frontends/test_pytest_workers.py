@@ -34,6 +34,10 @@ def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.Mon
     def gpu(index: int, free: int, arch: str = "sm_90") -> Target:
         return Target(f"cuda:{index}", arch, index, "", f"w-{tmp_path.name}-{index}", free * NEED, 8 * NEED)
 
+    def show(gpus: list[Target]) -> None:
+        for module in ("frontends.pytest_targets", "model.targets"):
+            monkeypatch.setattr(f"bitverdict.harness.{module}.targets", lambda: gpus)
+
     options = {"--bv-target": ["cuda"]}
     config = SimpleNamespace(getoption=lambda name, default=None: options[name])
     monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.os.sched_getaffinity", lambda pid: range(12))
@@ -45,13 +49,13 @@ def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.Mon
         ([gpu(0, 3)], None, 3), ([gpu(0, 3), gpu(1, 2)], None, 5), ([gpu(0, 8), gpu(1, 8)], None, 12), ([gpu(0, 0)], None, 1),
         ([gpu(0, 8), gpu(1, 1)], "2", 3),
     ):  # fmt: skip
-        monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.targets", lambda found=found: found)
+        show(found)
         if slots:
             monkeypatch.setenv("BITVERDICT_GPU_SLOTS", slots)
         assert pytest_xdist_auto_num_workers(config) == workers  # type: ignore[arg-type]
         assert len([place for place in os.environ["BITVERDICT_GPU_PLACES"].split(",") if place]) in (workers, 0)
     options["--bv-target"] = ["cuda:sm_80"]
-    monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.targets", lambda: [gpu(0, 8), gpu(1, 2, "sm_80")])
+    show([gpu(0, 8), gpu(1, 2, "sm_80")])
     assert pytest_xdist_auto_num_workers(config) == 2  # type: ignore[arg-type]
 
 
