@@ -60,9 +60,9 @@ def required() -> bool:
 
 
 def files() -> list[Path]:
-    """Every file of products, by name; files of conversions, of fp64 and of whole kernels are held by other tests."""
+    """Every file of products, by name; files of conversions, fp64, threads and whole kernels are held by other tests."""
     found = {path.name: path for directory in directories() for path in sorted(directory.glob("*.npz"))}
-    others = ("_own_cvt", "_own_fp64", "_own_kernel")
+    others = ("_own_cvt", "_own_fp64", "_own_threads", "_own_kernel")
     return [path for name, path in sorted(found.items()) if not any(part in name for part in others)]
 
 
