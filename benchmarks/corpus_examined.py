@@ -36,9 +36,6 @@ EXAMINED = (
              "this entry runs the default, tf32, and takes 0.005. The package's own `test_parallel` sets `TRITON_F32_DEFAULT=ieee` "
              "and takes 0.015 for `dg`. With `ieee` all four gradients are right here. `dg` is the difference of two sums, of "
              "q dq and k dk, that are far larger (15 to 1, root mean square): the 4e-4 of tf32 becomes 0.006."),
-    Examined("sglang", "extend attention", OURS,
-             "rows beyond the sequence have the denominator 0 * 1 + 0. Its enclosure is a word wide, since other rows of the tile "
-             "are enclosed; so `where(deno == 0, 1, deno)` is anything from 0 to 1, and the quotient is refused."),
     Examined("vllm", "top_k_top_p", THEIRS,
              "outliers are stored to a buffer in global memory, by their rank in the row, and the search loads them by place: "
              "other threads do, and no barrier stands between (topk_topp_triton.py, lines 197 and 241). Not tried on a GPU."),

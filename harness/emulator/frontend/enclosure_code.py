@@ -336,7 +336,8 @@ class EnclosureWriter(RegionDepth):
         for i in places:
             if products_by_place[i] and (pair := factors_of(t, op.operands[i])) is not None:
                 rounded = t.name("rounded")
-                t.emit("{} = {}", rounded, t.apply(enclosure_ends.inexact, t.operand(op, i).format, t.value(op.operands[i]), *pair))
+                called = t.calls(enclosure_ends.inexact, t.operand(op, i).format, t.value(op.operands[i]), *pair)
+                t.emit("{} = {}", rounded, called)
                 products_by_place[i] = rounded
             elif products_by_place[i] and (made := t.defined.get(op.operands[i])) is not None and made.name == "arith.select":
                 sides = [may_be_product(t, name, includes_divisions=True) for name in made.operands[1:]]

@@ -28,14 +28,20 @@ MayBeProduct = bool | np.ndarray
 """Whether an operand may be a product that is taken in unrounded, of all elements or of each."""
 
 
-def inexact(fmt: str | None, value: TileValue, left: TileValue, right: TileValue) -> MayBeProduct:
-    """Where the product `value` of `left` and `right` was rounded: elsewhere it is the same, taken in or not. float64 holds a
-    product of two numbers of narrower formats."""
+def inexact(m: Cta, fmt: str | None, value: TileValue, left: TileValue, right: TileValue) -> MayBeProduct:
+    """Where the product `value` of `left` and `right` was rounded, or may be: elsewhere it is the same, taken in or not. float64
+    holds a product of two numbers of narrower formats. Of a factor that is enclosed it is exact where the other one is zero."""
     if fmt is None:
         return True
     with np.errstate(invalid="ignore", over="ignore"):
-        whole = np.abs(np.multiply(*(np.asarray(widen(each, fmt), np.float64) for each in (left, right))))
-    return np.asarray(whole != np.abs(np.asarray(widen(value, fmt), np.float64)))
+        factors = [np.asarray(widen(each, fmt), np.float64) for each in (left, right)]
+        rounded = np.abs(np.multiply(*factors)) != np.abs(np.asarray(widen(value, fmt), np.float64))
+    known = [m.launch.enclosures.enclosure_of(each) for each in (left, right)]
+    for enclosure, other, of_other in ((known[0], factors[1], known[1]), (known[1], factors[0], known[0])):
+        if enclosure is not None:
+            is_zero = (other == 0) & (True if of_other is None else of_other.low == of_other.high)
+            rounded = rounded | ((enclosure.low != enclosure.high) & ~is_zero)
+    return np.asarray(rounded)
 
 
 def side_taken(m: Cta, condition: TileValue, side: bool) -> MayBeProduct:
@@ -50,7 +56,7 @@ def _ends(m: Cta, value: TileValue, dtype: np.dtype, may_be_product: MayBeProduc
             return None
         enclosure = Enclosure(keys(array), keys(array))
     elif may_be_product is not False:
-        may_be_product = True  # its factors may be enclosed too
+        may_be_product = np.logical_or(may_be_product, enclosure.low != enclosure.high)
     if may_be_product is False:
         return enclosure.low, enclosure.high
     low, high = _below(enclosure.low, array.dtype), _above(enclosure.high, array.dtype)

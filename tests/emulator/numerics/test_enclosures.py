@@ -257,6 +257,25 @@ def test_what_a_select_takes_beside_a_product_is_none(flipped: bool) -> None:
     assert (apart != fused).any() and holds(low, high, apart) and holds(low, high, fused)
 
 
+@triton.jit
+def guarded(x, y, z, w, out, keep, N: tl.constexpr):
+    at = tl.arange(0, N)
+    open_sum = tl.where(at < keep, tl.load(x + at) * tl.load(y + at), 0.0) - tl.load(z + at)
+    divisor = open_sum * tl.load(w + at) + tl.load(w + at)
+    tl.store(out + at, 1.0 / tl.where(divisor == 0, 1.0, divisor))
+
+
+def test_zero_times_an_enclosed_factor_is_exact() -> None:
+    """Rows beyond a sequence have the denominator zero, which a select replaces: it is one word for every choice."""
+    x, y, z = operands()
+    w, out = torch.where(torch.arange(N) % 2 == 0, 64.0, 0.0), torch.zeros(N)
+    z = torch.where(w == 0, z, torch.full_like(z, 8.0))  # the divisors that are none lie far from zero
+    with emulated("sm_90") as device:
+        guarded[(1,)](x, y, z, w, out, N // 2, N=N, num_warps=1)
+        low, high = (keys(each) for each in device.enclosure(out))
+    assert (out[w == 0] == 1).all() and (low == high)[(w == 0).numpy()].all() and (low != high).any()
+
+
 def test_memory_keeps_the_last_store_of_an_address() -> None:
     memory, at = EnclosedMemory(), np.array([8, 4])
     memory.store(at, np.array([1, 2]), np.array([0, 0]), np.array([3, 3]), 4)
