@@ -486,8 +486,12 @@ class Device:
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
             self._taken |= {region.base for region in memory.regions if region.is_loaded}
-            for probe in probes:
-                probe.end(run)
+            try:
+                for probe in probes if run.is_complete else ():
+                    probe.settle(run)
+            finally:
+                for probe in probes:
+                    probe.end(run)
 
     def _repeat_launch(
         self,

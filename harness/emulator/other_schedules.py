@@ -64,9 +64,7 @@ class OtherSchedules(DeviceProbe):
     def on_failure(self, error: BaseException) -> None:
         self._request, self._before = None, {}
 
-    def end(self, run: LaunchRun) -> None:
-        if not run.is_complete:
-            return
+    def settle(self, run: LaunchRun) -> None:
         launch, regions = run.launch, run.regions
         request, before, self._request, self._before = self._request, self._before, None, {}
         changing_regions = [region for region in regions if region.base in before]

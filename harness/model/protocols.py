@@ -93,6 +93,9 @@ class LaunchProbe(Generic[RunT, AccessT, EventT]):
     def on_move(self, event: EventT) -> None:
         """Something happened on the chip: an access, an asynchronous operation, a barrier."""
 
+    def settle(self, run: RunT) -> None:
+        """All programs of the launch have come to their end: what they leave open may be settled in memory, before `end`."""
+
     def end(self, run: RunT) -> None:
         """The launch that began is over, whatever came of it."""
 

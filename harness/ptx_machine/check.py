@@ -10,6 +10,7 @@ from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
 from bitverdict.harness.model.protocols import LaunchObserver
 from bitverdict.harness.model.verdict import PTX_LAUNCHES, Basis, Decision, Outcome, Verdict
+from bitverdict.harness.ptx_machine.open_words import OpenWords
 
 if TYPE_CHECKING:
     from bitverdict.harness.model.case import Case
@@ -23,8 +24,6 @@ class OpenWordsObserver(LaunchObserver):
     def options(self, case: Case, *, far: bool) -> Mapping[str, Any]:
         if far:
             return {}
-        from bitverdict.harness.ptx_machine.open_words import OpenWords
-
         return {"probes": (OpenWords(),)}
 
 

@@ -7,32 +7,39 @@ program's, or lies inside, the enclosed ones become those of the PTX. What ptxas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitverdict.harness.emulator.device_probe import LaunchRun
+from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
 from bitverdict.harness.emulator.memory.byte_arrays import copy_of
-from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
+from bitverdict.harness.emulator.memory.global_memory import Region
 
 MOST_THREADS = 1 << 18
 """Of a launch whose PTX is executed for its open words: a second or two. Words of a larger one stay enclosed."""
 
 
 @dataclass(eq=False)
-class OpenWords(PtxTwin):
-    """Rides on launches whose program may leave words open, and runs the PTX of those that do."""
+class OpenWords(DeviceProbe):
+    """Rides on launches whose program may leave words open, and runs the PTX of those that do. `rewrite` changes the PTX before it
+    runs: a mutant."""
+
+    rewrite: Callable[[str], str] = str
+    _before: list[tuple[Region, np.ndarray]] = field(default_factory=list, repr=False)
 
     def begin(self, run: LaunchRun) -> None:
         threads = 32 * run.translation.program.integer("ttg.num-warps", 4) * int(np.prod(run.launch.grid))
         if run.translation.encloses and not run.enclosed and threads <= MOST_THREADS:
             self._before = [(region, copy_of(region.raw)) for region in run.regions]
 
-    def end(self, run: LaunchRun) -> None:
-        after_ptx, self._before = self._before, []
-        if not after_ptx or not run.is_complete or not run.enclosed:
+    def settle(self, run: LaunchRun) -> None:
+        after_ptx = self._before
+        if not after_ptx or not run.enclosed:
             return
-        result = self.result_of(run, after_ptx)  # which changes the bytes
+        from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin  # few launches need the machine
+
+        result = PtxTwin(rewrite=self.rewrite).result_of(run, after_ptx)  # which changes the bytes
         if result.not_run or result.difference or not result.is_definite:
             return
         words = run.enclosed.words()
@@ -43,6 +50,9 @@ class OpenWords(PtxTwin):
                 places = (addresses - region.base)[:, None] + np.arange(size)
                 region.raw[places] = ptx_bytes[places]
                 run.enclosed.forget(addresses, size)
+
+    def end(self, run: LaunchRun) -> None:
+        self._before = []
 
 
 __all__ = ["OpenWords"]

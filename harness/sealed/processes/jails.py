@@ -36,6 +36,8 @@ FIRST_LAUNCH = (
     "bitverdict.harness.emulator.frontend.lowerings",
     "bitverdict.harness.emulator.frontend.real_operations",
     "bitverdict.harness.emulator.provenance_tensors",
+    "bitverdict.harness.ptx_machine.check",
+    "bitverdict.harness.ptx_machine.below_the_tile_program",
 )
 """What an executor would import in its first case: it takes no translated program from disk."""
 EXECUTOR_IMPORTS = (
