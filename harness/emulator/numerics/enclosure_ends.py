@@ -35,13 +35,13 @@ def inexact(m: Cta, fmt: str | None, value: TileValue, left: TileValue, right: T
         return True
     with np.errstate(invalid="ignore", over="ignore"):
         factors = [np.asarray(widen(each, fmt), np.float64) for each in (left, right)]
-        rounded = np.abs(np.multiply(*factors)) != np.abs(np.asarray(widen(value, fmt), np.float64))
+        is_rounded = np.abs(np.multiply(*factors)) != np.abs(np.asarray(widen(value, fmt), np.float64))
     known = [m.launch.enclosures.enclosure_of(each) for each in (left, right)]
     for enclosure, other, of_other in ((known[0], factors[1], known[1]), (known[1], factors[0], known[0])):
         if enclosure is not None:
             is_zero = (other == 0) & (True if of_other is None else of_other.low == of_other.high)
-            rounded = rounded | ((enclosure.low != enclosure.high) & ~is_zero)
-    return np.asarray(rounded)
+            is_rounded = is_rounded | ((enclosure.low != enclosure.high) & ~is_zero)
+    return np.asarray(is_rounded)
 
 
 def side_taken(m: Cta, condition: TileValue, side: bool) -> MayBeProduct:

@@ -195,9 +195,9 @@ def repeat(kept: Path, library: Path | None, target_name: str) -> int:
         from bitverdict.harness.model.targets import target
 
         with np.load(path, allow_pickle=False) as archive:
-            count, other = repeat_case(archive, target(target_name))
-        words, difference_count = words + count, difference_count + other
-        print(f"{path.name}: {other} of {count} words differ on {target_name}")
+            count, differing_count = repeat_case(archive, target(target_name))
+        words, difference_count = words + count, difference_count + differing_count
+        print(f"{path.name}: {differing_count} of {count} words differ on {target_name}")
     instruction_files = [path for path in files if path not in kernels]
     if not instruction_files:
         print(f"{words} words, {difference_count} differ")

@@ -23,7 +23,7 @@ THREADS = CTAS * BLOCK
 _PREDICATE = " selp.u32 %r20, 1, 0, %p2;"
 
 # %r4, %r5: the thread's words; %r6: lanes of its group, which all come; %r7: its lane; %p1: bit 0 of %r4. The result is %r20.
-TOGETHER = {
+GROUP_PROBES = {
     "vote.sync.ballot.b32": "vote.sync.ballot.b32 %r20, %p1, %r6;",
     "vote.sync.all.pred": "vote.sync.all.pred %p2, %p1, %r6;" + _PREDICATE,
     "vote.sync.any.pred": "vote.sync.any.pred %p2, %p1, %r6;" + _PREDICATE,
@@ -44,7 +44,7 @@ TOGETHER = {
     "elect.sync": "elect.sync %r20|%p2, %r6; selp.u32 %r21, 64, 0, %p2; or.b32 %r20, %r20, %r21;",
 }
 _SEGMENT = "and.b32 %r21, %r5, 31; shr.u32 %r22, %r5, 5; and.b32 %r22, %r22, 0x1F1F;"
-WHOLE = {
+WARP_PROBES = {
     **{
         f"shfl.sync.{name}.b32": f"{_SEGMENT} shfl.sync.{name}.b32 %r20, %r4, %r21, %r22, -1;"
         for name in ("up", "down", "bfly", "idx")
@@ -57,8 +57,8 @@ WHOLE = {
 _PLACE = "mov.u32 %r23, words; shl.b32 %r24, %r0, 2; add.u32 %r25, %r23, %r24;"  # of the thread in shared memory
 _HALF = "shr.u32 %r21, %r0, 6; add.u32 %r22, %r21, 1;"  # two warps, at a barrier of their own
 _COUNTER = "mov.u32 %r23, words; @%p3 st.shared.b32 [%r23], {first}; bar.sync 0;"
-_COUNTED = "bar.sync 0; ld.shared.b32 %r20, [%r23]; bar.sync 0;"
-IN_A_CTA = {
+_COUNTER_READ = "bar.sync 0; ld.shared.b32 %r20, [%r23]; bar.sync 0;"
+CTA_PROBES = {
     "bar.red.popc.u32": "bar.red.popc.u32 %r20, 0, %p1;",
     "bar.red.and.pred": "setp.ge.u32 %p4, %r4, 0x2000000; bar.red.and.pred %p2, 0, %p4;" + _PREDICATE,
     "bar.red.or.pred": "setp.ge.u32 %p4, %r4, 0x2000000; bar.red.or.pred %p2, 0, !%p4;" + _PREDICATE,
@@ -69,7 +69,7 @@ IN_A_CTA = {
     "    @!%p2 bra TAKE;\n    st.shared.b32 [%r25], %r4; bar.arrive 5, 128; bra MET;\n"
     "TAKE:\n    bar.sync 5, 128; ld.shared.b32 %r20, [%r25+-256];\nMET:\n    bar.sync 0;",
     **{
-        f"atom.shared.{name}": f"{_COUNTER.format(first=first)} atom.shared.{name} %r24, [%r23], {operand}; {_COUNTED}"
+        f"atom.shared.{name}": f"{_COUNTER.format(first=first)} atom.shared.{name} %r24, [%r23], {operand}; {_COUNTER_READ}"
         for name, first, operand in (
             ("add.u32", 7, "%r4"), ("min.s32", 5, "%r4"), ("max.u32", 5, "%r4"), ("inc.u32", 3, "99"), ("dec.u32", 3, "99"),
             ("and.b32", -1, "%r8"), ("or.b32", 0, "%r8"), ("xor.b32", 0, "%r4"),
@@ -78,7 +78,7 @@ IN_A_CTA = {
 }  # fmt: skip
 _PEER = f"add.u32 %r21, %r10, %r4; and.b32 %r21, %r21, 3; {_PLACE}"  # any rank of the four
 MEET = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
-IN_A_CLUSTER = {
+CLUSTER_PROBES = {
     "mapa.shared::cluster.u32, ld.shared::cluster": f"{_PEER} st.shared.b32 [%r25], %r5; {MEET} "
     f"mapa.shared::cluster.u32 %r26, %r25, %r21; ld.shared::cluster.b32 %r20, [%r26]; {MEET}",
     "mapa.u64, ld of a generic address": f"{_PEER} st.shared.b32 [%r25], %r4; {MEET} cvt.u64.u32 %rd4, %r25; "
@@ -148,9 +148,9 @@ def _kernel(arch: str, parts: dict[str, str], *, directive: str = "", groups: di
 
 
 PROBES = {
-    "warp": _kernel("sm_90", TOGETHER | WHOLE, groups=TOGETHER),
-    "cta": _kernel("sm_80", IN_A_CTA),
-    "cluster": _kernel("sm_90", IN_A_CLUSTER, directive=".explicitcluster\n.reqnctapercluster 4\n"),
+    "warp": _kernel("sm_90", GROUP_PROBES | WARP_PROBES, groups=GROUP_PROBES),
+    "cta": _kernel("sm_80", CTA_PROBES),
+    "cluster": _kernel("sm_90", CLUSTER_PROBES, directive=".explicitcluster\n.reqnctapercluster 4\n"),
 }
 
 
