@@ -100,7 +100,7 @@ def test_launches_of_streams_are_kept_and_those_of_graphs_are_not(tmp_path: Path
             with torch.cuda.stream(streams[turn % 2]):
                 serve(sizes[turn % 4])
         torch.cuda.synchronize()
-        TENSORS[1008][2].zero_()
+        TENSORS[1008][1].fill_(2), TENSORS[1008][2].zero_()
         with torch.cuda.graph(graph):
             serve(1008)
         graph.replay()
