@@ -91,6 +91,7 @@ class PtxTwin(DeviceProbe):
             program.integer("ttg.shared"),
             takes_other_words=lanes_differ,
             either_row=run.context.allow_duplicate_rows,
+            shuffles_order=True,  # as a reduction does in the tile program
             cluster=cluster_of(kernel, grid),
         )
         regions = [

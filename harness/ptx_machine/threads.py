@@ -68,6 +68,7 @@ class LaunchShape:
     tick: int = 1  # by which a clock goes on when it is read
     takes_other_words: bool = False  # lanes of a warp may store other words to one place: what an H100 keeps stays
     either_row: bool = False  # rows of scatters to one row may differ: either stays
+    shuffles_order: bool = False  # shfl.sync tells the lanes that meet there what each has done, as bar.warp.sync does
     cluster: tuple[int, int, int] = (1, 1, 1)  # CTAs, which divide the grid along each axis
 
     @property

@@ -58,6 +58,8 @@ def _shuffle(reader: StatementReader) -> ThreadStep:
         active.write(target, table[rows, np.where(inside, wanted, lane) % WARP])
         if predicate:
             active.write(predicate, inside)
+        if active.machine.shape.shuffles_order:
+            active.machine.order.synchronise_warps(active.threads)
 
     reads = tuple(each for each in (source, distance, clamp, members) if isinstance(each, str))
     return ThreadStep(reader.statement, reads, (target, predicate) if predicate else (target,), lambda: None, execute=execute)

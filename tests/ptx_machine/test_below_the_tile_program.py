@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.judge import judge
@@ -115,6 +117,28 @@ def test_lanes_that_store_other_words_leave_an_h100s(is_told: bool, said: str, m
     assert any("lanes of a warp store different words" in each for each in device.advice) == sums_by_tree()
     said = said if sums_by_tree() else ""
     assert [said in each.difference and bool(said) == bool(each.difference) for each in twin.results] == [True]
+
+
+@triton.jit
+def reloaded(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    values = tl.load(x + at)
+    tl.store(x + at, values * 2)
+    total = tl.sum(values, 0)
+    tl.store(out + at, tl.load(x + N - 1 - at) - total)
+
+
+def test_a_reduction_orders_the_lanes_of_a_warp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """xformers' rms_norm_add loads back what other lanes of its one warp stored before a sum. The PTX ISA promises no more of
+    shfl.sync than that the lanes have come; the tile program takes a reduction for a barrier, and so does its PTX."""
+    twin, launch = PtxTwin(), below_the_tile_program.LaunchShape
+    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=True, probes=(twin,))):
+        x, out = torch.arange(64).float(), torch.zeros(64)
+        reloaded[(1,)](x, out, 64, num_warps=1)
+        assert torch.equal(out, x.flip(0) - 2016.0) and [each.difference for each in twin.results] == [""]
+        monkeypatch.setattr(below_the_tile_program, "LaunchShape", lambda *fields, shuffles_order, **more: launch(*fields, **more))
+        reloaded[(1,)](x, out, 64, num_warps=1)
+        assert "race: thread" in twin.results[1].difference
 
 
 def test_a_case_says_that_its_ptx_ran_and_fails_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:

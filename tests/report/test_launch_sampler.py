@@ -98,6 +98,7 @@ def test_launches_of_streams_are_kept_and_those_of_graphs_are_not(tmp_path: Path
     with bv.sample(0.05, tmp_path, seed=3) as sampler:
         for turn in range(400):
             with torch.cuda.stream(streams[turn % 2]):
+                TENSORS[sizes[turn % 4]][1] += 2**-9  # launches with equal bytes have one file
                 serve(sizes[turn % 4])
         torch.cuda.synchronize()
         TENSORS[1008][1].fill_(2), TENSORS[1008][2].zero_()
@@ -106,8 +107,9 @@ def test_launches_of_streams_are_kept_and_those_of_graphs_are_not(tmp_path: Path
         graph.replay()
         torch.cuda.synchronize()
     assert (TENSORS[1008][2] == 3).all() and sampler.failure == ""
-    assert sampler.counts["kept ordinary"] + sampler.counts["kept outlier"] == len(list(tmp_path.glob("*.launch"))) >= 20
-    assert {replay_launch(path) for path in tmp_path.glob("*.launch")} == {0}
+    files = list(tmp_path.glob("*.launch"))
+    assert sampler.counts["kept ordinary"] + sampler.counts["kept outlier"] >= len(files) > len(sizes)
+    assert {replay_launch(path) for path in files} == {0}
 
 
 def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
