@@ -179,7 +179,7 @@ def addresses_of(active: Active, base: str | Words, offset: int) -> np.ndarray:
 
 
 def word_addresses(addresses: np.ndarray, space: str) -> np.ndarray:
-    """Generic addresses, by which the words of a cluster are told apart."""
+    """Generic addresses: one for each word of a cluster."""
     return addresses + SHARED_WINDOW if space == "shared" else addresses
 
 
@@ -203,7 +203,7 @@ def _load(reader: StatementReader) -> ThreadStep | None:
         addresses = addresses_of(active, base, offset)
         words = _read(active.machine, step, active.threads, addresses, space, count, size, peer_access)
         if semantics.is_strong and active.machine.released_words is not None:
-            active.machine.released_words.read(active.threads, word_addresses(addresses, space), semantics)
+            active.machine.released_words.note_read(active.threads, word_addresses(addresses, space), semantics)
         for number, (name, convert) in enumerate(zip(names, converts, strict=True)):
             if convert is not None:
                 active.write(name, convert(words[:, number]))
@@ -325,7 +325,7 @@ def _store(reader: StatementReader) -> ThreadStep | None:
         else:
             store_global(machine, step, threads, addresses, words)
         if semantics.is_strong and machine.released_words is not None:
-            machine.released_words.written(threads, word_addresses(addresses, space), semantics, adds=False)
+            machine.released_words.note_write(threads, word_addresses(addresses, space), semantics, adds=False)
 
     reads = tuple(size_in_bytes for size_in_bytes in (base, *sources) if isinstance(size_in_bytes, str))
     return ThreadStep(

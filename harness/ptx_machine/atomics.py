@@ -80,8 +80,8 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
         def order(numbers: np.ndarray, turn: np.ndarray, is_written: np.ndarray) -> None:
             assert machine.released_words is not None
             readers, writers = numbers[turn], numbers[turn[is_written]]
-            machine.released_words.read(threads[readers], keys[readers], semantics)
-            machine.released_words.written(threads[writers], keys[writers], semantics, adds=True)
+            machine.released_words.note_read(threads[readers], keys[readers], semantics)
+            machine.released_words.note_write(threads[writers], keys[writers], semantics, adds=True)
 
         operands = [active.read(source).astype(dtype, copy=False) for source in sources]
         old_words = np.empty(len(threads), dtype)

@@ -58,7 +58,7 @@ class ReleasedWords:
     def _keys(self, threads: np.ndarray, addresses: np.ndarray) -> Iterator[tuple[int, int]]:
         return zip((threads // self.order.threads).tolist(), addresses.tolist(), strict=True)
 
-    def read(self, threads: np.ndarray, addresses: np.ndarray, semantics: Semantics) -> None:
+    def note_read(self, threads: np.ndarray, addresses: np.ndarray, semantics: Semantics) -> None:
         """Each of `threads` has read the word at its address."""
         if not self.released_rows:
             return
@@ -69,7 +69,7 @@ class ReleasedWords:
             released = np.stack(known), None if self.order.fenced is None else np.stack(fenced)
             self.order.acquire_rows(threads[positions], released, waits_for_fence=not semantics.acquires)
 
-    def written(self, threads: np.ndarray, addresses: np.ndarray, semantics: Semantics, *, adds: bool) -> None:
+    def note_write(self, threads: np.ndarray, addresses: np.ndarray, semantics: Semantics, *, adds: bool) -> None:
         """Each of `threads` has written the word at its address, which it has read before if it `adds`."""
         if adds and not semantics.releases and self.order.at_fence is None:
             return

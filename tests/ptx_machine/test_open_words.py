@@ -11,10 +11,13 @@ import torch
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.emulator.numerics.enclosures import keys
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.ptx_machine import open_words
 from bitverdict.harness.ptx_machine.below_the_tile_program import _ATOMIC_SUM
 from bitverdict.harness.ptx_machine.open_words import OpenWords
 from tests.support import fusion_kernels
+from tests.support.ptx_results import SM_80, required_case
 
 ROWS, COLUMNS = 32, 32
 
@@ -49,6 +52,12 @@ def test_words_stay_enclosed_where_the_ptx_does_not_say(rewrite: object) -> None
     kept, still = scanned(OpenWords(rewrite=rewrite))  # type: ignore[arg-type]
     assert torch.equal(kept, words) and enclosure is not None and still is not None
     assert np.array_equal(still[0], enclosure[0]) and np.array_equal(still[1], enclosure[1])
+
+
+def test_the_judge_settles_open_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    settled: list[str] = []
+    monkeypatch.setattr(OpenWords, "settle", lambda self, run: settled.append(run.launch.name))
+    assert judge(required_case("softmax"), SM_80).outcome is Outcome.PASS and settled
 
 
 def test_words_of_a_large_launch_stay_enclosed(monkeypatch: pytest.MonkeyPatch) -> None:
