@@ -64,6 +64,7 @@ class FoldDialect:
         branches: list[tuple[str, list[str]]] = []
         self.users: dict[str, list[str]] = defaultdict(list)  # value -> what is made of it, "" for what makes nothing
         self.integers: dict[tuple[str, bool], int | None] = {}
+        self.structs: dict[str, tuple[dict[int, str], str]] = {}
         self.parameters: dict[str, int] = {}  # of functions, by name
         function_count = 0
         for line in text.splitlines():
@@ -97,10 +98,10 @@ class FoldDialect:
         if operation == "extractvalue":
             return set(), [(names[0], ((self.index(rest), self._struct_part(rest)), *path))]
         if operation == "insertvalue":
-            value, into = names
             if not path:
-                return set(), [(value, path), (into, path)]
-            return set(), [(value, path[1:]) if path[0][0] == self.index(rest) else (into, path)]
+                return set(), [(each, path) for each in names]
+            members, beneath = self._struct_members(name)
+            return set(), [(members[path[0][0]], path[1:]) if path[0][0] in members else (beneath, path)]
         if operation == "extractelement":
             return set(), [(names[0], (*self._element(names[1], rest), *path))]
         if operation == "insertelement":
@@ -154,10 +155,8 @@ class FoldDialect:
             return 0
         operands = _NAME.findall(rest.partition(" : ")[0])
         if operation == "extractvalue":
-            inner = self.made.get(operands[0], ("", "", (0, 0)))
-            while inner[0] == "insertvalue" and self.index(inner[1]) != self.index(rest):
-                inner = self.made.get(_NAME.findall(inner[1])[1], ("", "", (0, 0)))
-            return self.constant(_NAME.findall(inner[1])[0], first_thread) if inner[0] == "insertvalue" else None
+            member = self._struct_members(operands[0])[0].get(self.index(rest))
+            return None if member is None else self.constant(member, first_thread)
         values = [self.constant(each, first_thread) for each in operands]
         if operation in ("bitcast", "zext", "trunc", "freeze", _CAST):
             return values[0]
@@ -183,6 +182,18 @@ class FoldDialect:
     def _struct_part(self, rest: str) -> int:
         part = rest.rpartition("struct<(")[2].partition(",")[0].rstrip(">) ")
         return _BYTES.get(part, 4)
+
+    def _struct_members(self, name: str) -> tuple[dict[int, str], str]:
+        """What a chain of insertvalues that ends with the value `name` puts at each index, and the struct beneath it. Read once: a
+        tile's registers are taken out of one chain by as many extractvalues."""
+        if name not in self.structs:
+            members: dict[int, str] = {}
+            beneath = name
+            while (made := self.made.get(beneath)) and made[0] == "insertvalue":
+                value, beneath = _NAME.findall(made[1].partition(" : ")[0])
+                members.setdefault(self.index(made[1]), value)
+            self.structs[name] = members, beneath
+        return self.structs[name]
 
     def index(self, rest: str) -> int:
         found = re.search(r"\[(\d+)\]", rest)

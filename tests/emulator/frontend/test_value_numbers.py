@@ -132,3 +132,16 @@ def test_multiply_adds_of_bf16_are_the_sums_that_they_stand_for():
     products = ["fma.rn.bf16x2 %r5, %r1, %r2, %r9", "mul.rn.bf16x2 %r6, %r2, %r1", "fma.rn.bf16x2 %r7, %r1, %r2, %r8"]
     first, second, third, fourth, other = code_numbers([*constants, *sums, *products], ["%r3", "%r4", "%r5", "%r6", "%r7"])
     assert first == second != third == fourth != other
+
+
+def test_registers_of_a_large_tile_are_read_in_one_walk_of_their_struct():
+    count = 200
+    struct = f"!llvm.struct<({', '.join(['f32'] * count)})>"
+    lines = [f"%x = llvm.mlir.constant(3.0 : f32) : f32\n%s0 = llvm.mlir.undef : {struct}"]
+    lines += [f"%s{n + 1} = llvm.insertvalue %x, %s{n}[{n}] : {struct}" for n in range(count)]
+    lines += [f"%e{n} = llvm.extractvalue %s{count}[{n}] : {struct}" for n in range(count)]
+    text = "\n".join(lines).replace("\n%", ' loc("tile program":9:1)\n%') + ' loc("tile program":9:1)'
+    values = of_dialect(FoldDialect(text))
+    values.number((f"%e{n}", ()) for n in range(count))
+    assert {values.numbers[f"%e{n}", ()] for n in range(count)} == {3}
+    assert len(values.steps) < 4 * count  # and not as many as pairs of registers
