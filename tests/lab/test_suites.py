@@ -161,6 +161,23 @@ def test_the_page_tells_what_a_real_gpu_decides_otherwise() -> None:
     assert "- theirs, `b`: fault found here: fault found" in text and not list(suites.on_gpu(here, []))
 
 
+def test_the_page_counts_what_is_too_large_as_its_limit() -> None:
+    """Of three functions one is faster than in the interpreter, which does not end within the limit, and one does not end here."""
+    names = "fast", "slow", "unknown"
+    seconds = {"cold": (2.0, 60.0, 60.0), "warm": (1.0, 60.0, 60.0), "interpreter": (60.0, 6.0, 60.0)}
+    record = {
+        way: [
+            {"test": name, "state": "too large" if of_test == 60 else "passed", "seconds": of_test}
+            for name, of_test in zip(names, each, strict=True)
+        ]
+        for way, each in seconds.items()
+    }
+    text = "\n".join(suites.beside_the_interpreter([{"suite": "theirs", **record}]))
+    assert "3 tests that `--emulate` does not fail 1 pass in the interpreter (too large 2):\n2 functions." in text
+    assert "| cold cache | 15.1 | 1 (50%) | `slow` (theirs, 0.10) |" in text
+    assert "| warm cache | 30.1 | 1 (50%) | `slow` (theirs, 0.10) |" in text
+
+
 def test_a_fault_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(KERNEL)
     with pytest.raises(ValueError, match="doubled has no '4 \\*': the suite is of another version"):
