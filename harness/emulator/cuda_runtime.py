@@ -593,6 +593,8 @@ _OTHER_REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     *((place, name, _answer(value)) for place, name, value in torch_internals.RUNTIME_CALLS),
     (FakeTensorMode, "from_tensor", _fake),
     (*torch_internals.STRIDED_ALLOCATION, _empty_strided),
+    (*torch_internals.TRACING_START, _answer(None)),
+    (torch.backends.cudnn, "is_acceptable", _answer(False)),  # a CUDA build has it, and the operators of the host do without
 )
 """What torch's own Python functions, and generated code, ask beside `torch.cuda`."""
 

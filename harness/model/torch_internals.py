@@ -13,6 +13,7 @@ from torch._decomp import core_aten_decompositions
 from torch._library import triton as _wrapped_kernels
 from torch._library.custom_ops import OPDEFS
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.function import BackwardCFunction
 from torch.library import Library
@@ -32,6 +33,7 @@ schema_of = attrgetter("_schema")  # of an operator: names, types and aliases of
 BACKWARD_ENGINE = (torch.autograd, "_engine_run_backward")
 CUDA_START = (torch.cuda, "_lazy_init")
 STRIDED_ALLOCATION = (torch._C._dynamo.guards, "_empty_strided_cuda")
+TRACING_START = (fake_tensor, "init_gpu_context")  # before the first tensor that is traced with: allocates on the GPU
 RUNTIME_CALLS: tuple[tuple[object, str, object], ...] = (
     *((torch._C, f"_cuda_{name}", 0) for name in ("getCurrentRawStream", "getDevice", "exchangeDevice")),
     *((torch._C, f"_cuda_{name}", None) for name in ("setDevice", "synchronize")),
@@ -120,9 +122,10 @@ def custom_function_of(operator: OpOverload) -> Callable[..., Any] | None:
 
 
 __all__ = [
-    "BACKWARD_ENGINE", "CUDA_START", "RUNTIME_CALLS", "STRIDED_ALLOCATION", "BackwardCFunction", "DispatchOff", "FakeTensorMode",
-    "FunctionModesOff", "GeneratorBase", "Library", "OpOverload", "OpOverloadPacket", "StorageWeakRef", "TorchDispatchMode",
-    "TorchFunctionMode", "are_transforms_active", "call_composite", "call_under", "composition_of", "core_aten_decompositions",
-    "custom_function_of", "default_device", "exchange", "factories", "identity_of", "innermost", "is_composite", "is_transformed",
-    "is_without_bytes", "mark", "name_of", "negative_view", "no_torch_function", "schema_of", "wrapper_of",
+    "BACKWARD_ENGINE", "CUDA_START", "RUNTIME_CALLS", "STRIDED_ALLOCATION", "TRACING_START", "BackwardCFunction", "DispatchOff",
+    "FakeTensorMode", "FunctionModesOff", "GeneratorBase", "Library", "OpOverload", "OpOverloadPacket", "StorageWeakRef",
+    "TorchDispatchMode", "TorchFunctionMode", "are_transforms_active", "call_composite", "call_under", "composition_of",
+    "core_aten_decompositions", "custom_function_of", "default_device", "exchange", "factories", "identity_of", "innermost",
+    "is_composite", "is_transformed", "is_without_bytes", "mark", "name_of", "negative_view", "no_torch_function", "schema_of",
+    "wrapper_of",
 ]  # fmt: skip

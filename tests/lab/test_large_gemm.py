@@ -363,7 +363,7 @@ def test_the_command_writes_its_rows_and_its_status_says_what_came(tmp_path: Pat
     from bitverdict.harness.frontends.main import main
 
     out = tmp_path / "large.jsonl"
-    asked = ["large", "ampere_gemm", "--target", "emulated:sm_90", "--sizes", "96x80x32", "--jobs", "0", "--json", str(out)]
+    asked = ["large", "split_k_matmul", "--target", "emulated:sm_90", "--sizes", "96x80x32", "--jobs", "0", "--json", str(out)]
     assert main(asked) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["decision"] for row in rows[:-1]] == ["pass", "pass"] and rows[-1]["words"] == 2 * 96 * 80

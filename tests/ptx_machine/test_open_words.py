@@ -19,10 +19,10 @@ from bitverdict.harness.ptx_machine.open_words import OpenWords
 from tests.support import fusion_kernels
 from tests.support.ptx_results import SM_80, required_case
 
-ROWS, COLUMNS = 32, 32
+ROWS, COLUMNS = 64, 16
 
 
-def scanned(*probes: OpenWords, kind: str = "rounded, and not") -> tuple[torch.Tensor, tuple[np.ndarray, np.ndarray] | None]:
+def scanned(*probes: OpenWords, kind: str = "products in two orders") -> tuple[torch.Tensor, tuple[np.ndarray, np.ndarray] | None]:
     """The words of a scan of products, and their enclosures."""
     x, y = torch.randn(2, 4 * ROWS * COLUMNS, generator=torch.Generator().manual_seed(0))
     out = torch.zeros(ROWS * COLUMNS)
@@ -71,7 +71,7 @@ def test_words_computed_of_enclosed_ones_stay_enclosed(monkeypatch: pytest.Monke
     with emulated("sm_90", options=LaunchOptions(probes=(OpenWords(),))) as device:
         for most, given, result in ((31, x, out), (1 << 18, out, sums)):
             monkeypatch.setattr(open_words, "MOST_THREADS", most)
-            options = {"KIND": "rounded, and not", "num_warps": 1, "enable_fp_fusion": True}
+            options = {"KIND": "products in two orders", "num_warps": 1, "enable_fp_fusion": True}
             fusion_kernels.probe[(1,)](given, y, result, 3, ROWS=ROWS, COLUMNS=COLUMNS, **options)
     assert device.enclosure(out) is not None and device.enclosure(sums) is not None
 
