@@ -102,12 +102,13 @@ class Limits(NamedTuple):
 @dataclass(frozen=True)
 class Suite:
     """A package's tests: folders that Python looks in, files of tests as a pattern, modules that all of them import, its own
-    options of pytest."""
+    options of pytest, and a function (module:name) that is called before tests are collected."""
 
     tests: str
     path: tuple[str, ...] = (".",)
     preloaded: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    prepare: str = ""
 
 
 SUITES = {
@@ -121,6 +122,12 @@ SUITES = {
     "scattermoe": Suite("tests/test_*.py"),
     "torchao": Suite("test/prototype/*/test_*kernels.py"),
     "gemlite": Suite("tests/test_*.py"),
+    "vllm": Suite(
+        "tests/kernels/*/test_*triton*.py",
+        preloaded=("transformers", "einops"),
+        options=("--noconftest",),  # its conftest imports the engine
+        prepare="benchmarks.corpus_vllm:prepare_platform",
+    ),
 }
 
 
@@ -128,10 +135,15 @@ class ForkedTests:
     """A plugin of pytest: keeps a sample of each function's cases, runs each in a fork, and tells what it came to. Without `forks`
     they run in this process, which is what a real GPU's driver asks."""
 
-    def __init__(self, limits: Limits, tell: Callable[[dict[str, Any]], None], *, forks: bool = True) -> None:
-        self.limits, self.tell, self.forks = limits, tell, forks
+    def __init__(self, limits: Limits, tell: Callable[[dict[str, Any]], None], *, forks: bool = True, prepare: str = "") -> None:
+        self.limits, self.tell, self.forks, self.prepare = limits, tell, forks, prepare
         self.log = Path(tempfile.mkdtemp(), "log.txt")
         self.spent = 0.0
+
+    def pytest_sessionstart(self) -> None:
+        if self.prepare:
+            module, _, name = self.prepare.partition(":")
+            getattr(importlib.import_module(module), name)()
 
     def pytest_collection_modifyitems(self, items: list) -> None:
         functions = defaultdict(list)
@@ -231,7 +243,7 @@ def reports_of(item: Any, nextitem: Any) -> dict[str, Any]:
 
 
 def serve(pipe: Any, preloaded: tuple[str, ...], way: str) -> None:
-    """Run what comes through `pipe`, (folder, path, arguments of pytest, limits), each in a fork; None ends it. `way`: "emulate",
+    """Run what comes through `pipe`, each time the arguments of `in_suite` but the last, in a fork; None ends it. `way`: "emulate",
     "interpreter" (Triton's runs the kernels) or "gpu"."""
     os.environ |= {"GEMS_VENDOR": "nvidia"}  # else FlagGems asks nvidia-smi, when it is imported
     os.environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TRITON_INTERPRET": str(int(way == "interpreter"))}
@@ -253,7 +265,9 @@ def serve(pipe: Any, preloaded: tuple[str, ...], way: str) -> None:
         pipe.send(ended.sent or [{"test": "", "state": ENDED if ended.sent is None else NOT_COLLECTED, "said": said}])
 
 
-def in_suite(folder: str, path: tuple[str, ...], arguments: list[str], limits: Limits, way: str) -> list[dict[str, Any]]:
+def in_suite(
+    folder: str, path: tuple[str, ...], prepare: str, arguments: list[str], limits: Limits, way: str
+) -> list[dict[str, Any]]:
     """The results of pytest with `arguments` in `folder`, in the fork."""
     import pytest
 
@@ -262,7 +276,7 @@ def in_suite(folder: str, path: tuple[str, ...], arguments: list[str], limits: L
     os.chdir(folder)
     sys.path[:0] = [str(Path(folder, each)) for each in path]
     results: list[dict[str, Any]] = []
-    plugins = [ForkedTests(limits, results.append, forks=way != "gpu" and limits.forks)]
+    plugins = [ForkedTests(limits, results.append, forks=way != "gpu" and limits.forks, prepare=prepare)]
     words = [*OPTIONS, "--rootdir", folder, "--confcutdir", folder, *(EMULATE if way == "emulate" else ()), *arguments]
     if way != "interpreter":
         pytest.main(words, plugins=plugins)
@@ -300,7 +314,7 @@ class Server:
         self.process.start()
 
     def run(self, folder: Path, arguments: list[str], limits: Limits) -> list[dict[str, Any]]:
-        self.pipe.send((str(folder), self.suite.path, [*self.suite.options, *arguments], limits))
+        self.pipe.send((str(folder), self.suite.path, self.suite.prepare, [*self.suite.options, *arguments], limits))
         return self.pipe.recv()  # type: ignore[no-any-return]
 
     def close(self) -> None:
