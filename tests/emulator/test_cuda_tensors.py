@@ -120,6 +120,19 @@ def test_limits_and_steps_are_of_the_type_where_torch_computes_in_fp32(dtype: to
     assert found == [[limits.max, limits.min, 1.0], [limits.max, limits.min, 1 + limits.eps]]
 
 
+@pytest.mark.parametrize("name", ["silu", "mish", "gelu", "softplus", "elu"])
+def test_gradients_of_activations_in_bf16_are_rounded_once(name: str) -> None:
+    """Torch takes `silu_backward` and `mish_backward` apart on a device that it does not know, into steps that round."""
+    x, gradient = torch.randn(2, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
+    results = []
+    for rounded in (x, x.float()):
+        with emulated("sm_90", options=LaunchOptions(watches=(WideOperators(),))):
+            leaf = rounded.to("cuda").requires_grad_()
+            getattr(torch.nn.functional, name)(leaf).backward(gradient.to(rounded.dtype).to("cuda"))
+            results.append(leaf.grad.cpu())
+    assert torch.equal(results[0], results[1].bfloat16())
+
+
 LAZY = {
     "negated": lambda x: torch._neg_view(x),
     "imaginary part of a conjugate": lambda x: torch.complex(x, -x).conj().imag,
