@@ -13,9 +13,10 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import torch
 import triton
 
-from benchmarks.campaign import Option, parse, run_script
+from benchmarks.campaign import Option, commit, parse, run_script
 from benchmarks.targets import Cell, cells_of, kernels_due, lacking_of, told, work
 from bitverdict.harness.emulator.releases import RELEASES, Release, installed_release
 from bitverdict.harness.model import triton_release
@@ -24,6 +25,7 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.workers.pool import WorkerPool
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
+JUDGED = "judged at"  # a row of the page: commit, day and torch of each column
 
 
 def facts_of(release: Release) -> list[str]:
@@ -48,7 +50,7 @@ FACTS = ("a thread's sum in `tl.sum`", "fp32 to fp8 is rounded", "a scale of cod
 
 def page(cells: dict[Cell, str], cases: int) -> str:
     """Kernels by releases, then the records."""
-    stems, names = kernels_due(cells), [each.name for each in RELEASES]
+    stems, names = [*kernels_due(cells), JUDGED], [each.name for each in RELEASES]
     columns = [facts_of(release) for release in RELEASES]
     lines = [
         "# Every kernel on every release of Triton",
@@ -93,6 +95,8 @@ def main() -> int:
                 print(f"{machine.name}: {verdict.outcome}: {verdict.message}\n  {case.to_json()}", file=sys.stderr)
     cells = cells_of(asked.into.read_text()) if asked.into and asked.into.exists() else {}
     cells |= {(stem, here): "; ".join([told(found, words[stem]), *sorted(reasons[stem])]) for stem, found in judged.items()}
+    if not asked.stems:
+        cells[JUDGED, here] = f"{commit()}, {time.strftime('%Y-%m-%d', time.gmtime())}, torch {torch.__version__.partition('+')[0]}"
     text = page(cells, asked.cases)
     if asked.into:
         asked.into.write_text(text)
