@@ -608,16 +608,17 @@ def _replacements(module: ModuleType) -> dict[str, Any]:
             replacements[name] = answers[name]
         elif inspect.isfunction(value) and not name.startswith("__") and value.__module__.startswith(("torch.cuda", "torch.accel")):
             if name not in _PASSTHROUGH_NAMES:
-                replacements[name] = _refuse_call(f"{module.__name__}.{name}")
+                replacements[name] = _refuse_call(f"{module.__name__}.{name}", value)
         elif name in _UNANSWERED_CLASSES:
             replacements[name] = _refusing_class(module.__name__, name)
     return replacements
 
 
-def _refuse_call(call: str) -> Callable[..., Any]:
+def _refuse_call(call: str, function: object) -> Callable[..., Any]:
     def refuse(*_: object, **__: object) -> Any:
         raise unanswered_call_fault(call)
 
+    refuse.__wrapped__ = function  # type: ignore[attr-defined]  # torch.compile asks some for what they wrap
     return refuse
 
 

@@ -577,7 +577,7 @@ _APPLY, _APPLY_BACKWARD = torch.autograd.Function.__dict__["apply"], torch_inter
 
 def _apply_function(function: type, *args: object, **kwargs: object) -> object:
     """`function.apply`; its node remembers whether all results lie on the emulated GPU."""
-    made = _APPLY.__func__(function, *args, **kwargs)
+    made = _APPLY.__get__(None, function)(*args, **kwargs)
     results = [result for result in (made if isinstance(made, tuple) else (made,)) if isinstance(result, torch.Tensor)]
     for node in {result.grad_fn for result in results} - {None}:
         node.is_on_emulated_gpu = all(type(result) is CudaTensor for result in results)  # type: ignore[union-attr]

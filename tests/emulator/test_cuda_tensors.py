@@ -207,7 +207,8 @@ def test_classes_of_torch_cuda_stay_classes_that_refuse_when_made() -> None:
     with emulated("sm_90"):
         from torch.cuda.graphs import CUDAGraph
 
-        for name in ("CUDAGraph", "MemPool", "ExternalStream", "StreamContext", "GreenContext", "CUDAPluggableAllocator", "graph"):
+        newer = {"GreenContext"} & set(dir(torch.cuda))  # torch 2.10 brought it
+        for name in ("CUDAGraph", "MemPool", "ExternalStream", "StreamContext", "CUDAPluggableAllocator", "graph", *newer):
             kind = getattr(torch.cuda, name)
             assert isinstance(kind, type) and (kind | None) and not isinstance(3, kind), name
             if name not in ("ExternalStream", "StreamContext", "CUDAGraph", "graph"):
@@ -283,7 +284,7 @@ def test_the_gradient_of_a_result_that_nothing_used_lies_beside_it(device: str, 
     assert TwoResults.devices == [device] * 2
     assert x.grad is not None and x.grad.device.type == device and x.grad.tolist() == [2.0 * (used + 1)] * 9
     applied = TwoResults.apply, torch.autograd.function.BackwardCFunction.apply  # torch's own, once no emulated GPU is entered
-    assert all(each.__module__ == "torch.autograd.function" for each in applied)
+    assert not any(str(each.__module__).startswith("bitverdict") for each in applied)
 
 
 MIXES = {
