@@ -92,8 +92,8 @@ def name_of(operator: OpOverload) -> str:
 
 
 def is_composite(operator: OpOverload) -> bool:
-    """Whether `operator` is but calls of other operators, on CPU and GPU: of `silu_backward` and `mish_backward` torch has kernels
-    of their own there, which round once."""
+    """Whether `operator` is but calls of other operators, on CPU and GPU: for the gradients of silu and mish torch has kernels of
+    their own there, which round once."""
     has_kernel = [
         torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key) for key in ("CompositeImplicitAutograd", "CPU")
     ]
