@@ -120,14 +120,18 @@ def test_the_workflow_runs_both_gates_and_the_nightly_every_share() -> None:
     commands = {name: job["steps"][-1]["run"] for name, job in jobs.items()}
     one_release = 'pip install -q "tox>=4.25" && tox -e ${{ matrix.release }}'
     of_releases = {"releases": one_release, "nightly-releases": f"{one_release} -- --gate rest"}
-    assert commands == {"fast": ".ci/fast", "site": ".ci/docs", "whole": ".ci/run", "nightly": ".ci/run"} | of_releases
+    others = {"fast": ".ci/fast", "site": ".ci/docs", "whole": ".ci/run", "nightly": ".ci/run", "nightly-torch": one_release}
+    assert commands == others | of_releases
+    of_torch = re.findall(r'^    (torch\d+): .* "torch==[\d.]+" -r', (CHECKOUT / "tox.ini").read_text(), re.MULTILINE)
+    assert of_torch and jobs["nightly-torch"]["strategy"]["matrix"]["release"] == of_torch
     pins = re.findall(r'^    (triton\d+): .* "triton==([\d.]+)"$', (CHECKOUT / "tox.ini").read_text(), re.MULTILINE)
     beginnings = [next(known for known in PROVEN_RELEASES if f"{pin}.".startswith(f"{known}.")) for _, pin in pins]
     assert beginnings == [*PROVEN_RELEASES[:-1]]  # an environment for each release with a record; requirements.txt gets the newest
     for name in of_releases:
         assert jobs[name]["strategy"]["matrix"]["release"] == [environment for environment, _ in pins]
     assert jobs["nightly"]["env"]["BITVERDICT_PROFILE"] == "exhaustive" and "schedule" in jobs["nightly"]["if"]
-    assert jobs["nightly-releases"]["if"] == jobs["nightly"]["if"] and jobs["nightly-releases"]["env"] == jobs["nightly"]["env"]
+    assert jobs["nightly-torch"]["if"] == jobs["nightly-releases"]["if"] == jobs["nightly"]["if"]
+    assert jobs["nightly-releases"]["env"] == jobs["nightly"]["env"]
     installed = jobs["fast"]["steps"][-2]["run"]
     assert re.findall(r'"torch==[\d.]+"', installed) == re.findall(r'"torch==[\d.]+"', (CHECKOUT / ".ci" / "run").read_text())
 
