@@ -432,7 +432,7 @@ def beside_the_interpreter(compared: list[dict[str, Any]]) -> Iterator[str]:
     yield "| | median ratio | not slower | slower |\n| --- | ---: | ---: | --- |"
     for place, way in enumerate(WAYS[:2]):
         ratios = {name: seconds[2] / max(seconds[place], 0.01) for name, seconds in functions.items()}
-        slower = [f"`{name.rpartition('::')[2]}` ({suite}, {ratio:.2f})" for (suite, name), ratio in ratios.items() if ratio < 1]
+        slower = [f"{name.rpartition('::')[2]} ({suite}, {ratio:.2f})" for (suite, name), ratio in ratios.items() if ratio < 1]
         not_slower = f"{len(ratios) - len(slower)} ({(len(ratios) - len(slower)) / len(ratios):.0%})"
         yield f"| {way} cache | {statistics.median(ratios.values()):.1f} | {not_slower} | {', '.join(slower)} |"
 
