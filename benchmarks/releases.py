@@ -72,7 +72,7 @@ def page(cells: dict[Cell, str], cases: int) -> str:
         "",
         f"| kernel | {' | '.join(names)} |",
         f"| --- | {' | '.join('---' for _ in names)} |",
-        *(f"| {stem} | {' | '.join(cells.get((stem, name), 'not judged') for name in names)} |" for stem in stems),
+        *(f"| {stem} | {' | '.join(cells.get((stem, name), empty_cell(stem)) for name in names)} |" for stem in stems),
         "",
         *MEASURED,
         "",
@@ -83,6 +83,11 @@ def page(cells: dict[Cell, str], cases: int) -> str:
         *(f"| {what} | {' | '.join(column[place] for column in columns)} |" for place, what in enumerate(FACTS)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def empty_cell(stem: str) -> str:
+    """Of a row of the page where a column has nothing."""
+    return "not kept" if stem == JUDGED else "not judged"
 
 
 def reason_of(message: str) -> str:

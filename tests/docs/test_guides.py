@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from ruff.__main__ import find_ruff_bin
 
+from bitverdict.harness.emulator.releases import RELEASES, installed_release
 from tests.support.guide_steps import Step, do, steps
 from tests.support.shares import in_this_run
 
@@ -73,10 +74,15 @@ def steps_of(guide: str) -> list[Step]:
     return new_kernel if guide == "new kernel" else steps((CHECKOUT / "docs" / f"{guide}.md").read_text())
 
 
+OF_THE_NEWEST_RELEASE = ("adding_a_kernel", "a_new_triton_release")
+
+
 @pytest.mark.compiles
 @pytest.mark.share(10)
 @pytest.mark.parametrize("guide", [guide for guide in (*GUIDES, "new kernel") if in_this_run(f"{guide} guide", 5)])
 def test_the_guides_own_blocks_work_in_a_clean_clone(guide: str, clone: Path, environment: dict[str, str]) -> None:
+    if guide in OF_THE_NEWEST_RELEASE and installed_release().name != RELEASES[-1].name:
+        pytest.skip(f"the guide prints pages of Triton {RELEASES[-1].name}, or takes its record away: needs that release")
     for step in steps_of(guide):
         do(step, clone, environment)
 
