@@ -47,11 +47,12 @@ class PtxResult:
 @dataclass(eq=False)
 class PtxTwin(DeviceProbe):
     """Runs the PTX of each launch beside its tile program. `rewrite` changes the PTX before it runs: a mutant. `observe` is told of
-    its accesses."""
+    its accesses. `count_steps` is told of its instructions and of how many threads execute them: what it raises ends the PTX."""
 
     results: list[PtxResult] = field(default_factory=list)
     rewrite: Callable[[str], str] = str
     observe: Observer | None = None
+    count_steps: Callable[[int, int], None] = lambda steps, threads: None
     _before: list[tuple[Region, np.ndarray]] = field(default_factory=list, repr=False)
 
     def begin(self, run: LaunchRun) -> None:
@@ -93,6 +94,7 @@ class PtxTwin(DeviceProbe):
             either_row=run.context.allow_duplicate_rows,
             shuffles_order=True,  # as a reduction does in the tile program
             cluster=cluster_of(kernel, grid),
+            count_steps=self.count_steps,
         )
         regions = [
             Region(region.base, words, region.name, region.low, region.high, region.allowed_bytes, None, changes=region.changes)

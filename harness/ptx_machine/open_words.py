@@ -13,11 +13,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
+from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.byte_arrays import copy_of
 from bitverdict.harness.emulator.memory.global_memory import Region
 
 MOST_THREADS = 1 << 18
-"""Of a launch whose PTX is executed for its open words: a second or two. Words of a larger one stay enclosed."""
+"""Of a launch whose PTX is executed for its open words. Words of a larger one stay enclosed."""
+MOST_WORDS = 1 << 31
+"""That the PTX computes, one a thread and instruction, where an instruction counts as `STEP_WORDS` more: most of a minute of a
+quiet core. What is not settled by then stays enclosed; counted in words, so that a busy machine draws no other verdict."""
+STEP_WORDS = 1 << 12  # what an instruction of one thread takes beside others
 
 
 @dataclass(eq=False)
@@ -39,7 +44,17 @@ class OpenWords(DeviceProbe):
             return
         from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin  # few launches need the machine
 
-        result = PtxTwin(rewrite=self.rewrite).result_of(run, after_ptx)  # which changes the bytes
+        words_left = MOST_WORDS
+
+        def count_steps(steps: int, threads: int) -> None:
+            nonlocal words_left
+            words_left -= steps * (threads + STEP_WORDS)
+            if words_left < 0:
+                raise EmulatedFault("not modelled", f"its PTX computes more than {MOST_WORDS} words")
+            run.context.check_time()
+
+        twin = PtxTwin(rewrite=self.rewrite, count_steps=count_steps)
+        result = twin.result_of(run, after_ptx)  # which changes the bytes
         if result.not_run or result.difference or not result.is_definite:
             return
         words = run.enclosed.words()

@@ -7,7 +7,7 @@ paths do. A thread that waits at a barrier is parked until those it waits for ha
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,7 @@ class LaunchShape:
     either_row: bool = False  # rows of scatters to one row may differ: either stays
     shuffles_order: bool = False  # shfl.sync tells the lanes that meet there what each has done, as bar.warp.sync does
     cluster: tuple[int, int, int] = (1, 1, 1)  # CTAs, which divide the grid along each axis
+    count_steps: Callable[[int, int], None] = lambda steps, threads: None  # told before each block; may raise
 
     @property
     def ctas(self) -> int:
@@ -237,6 +238,7 @@ class Threads(Frame):
                 continue
             everyone = len(lanes) == self.lanes
             block = blocks[number]
+            self.shape.count_steps(len(block.steps), len(lanes))
             self.parking = []
             branching, others = self._block(block, None if everyone else lanes)
             if self.parking:

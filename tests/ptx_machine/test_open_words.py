@@ -3,6 +3,7 @@ they stay enclosed where the PTX does not say, or says what lies outside."""
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.harness.emulator.execution import cta_state
 from bitverdict.harness.emulator.numerics.enclosures import keys
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.verdict import Outcome
@@ -22,12 +24,13 @@ from tests.support.ptx_results import SM_80, required_case
 ROWS, COLUMNS = 64, 16
 
 
-def scanned(*probes: OpenWords, kind: str = "products in two orders") -> tuple[torch.Tensor, tuple[np.ndarray, np.ndarray] | None]:
+def scanned(*probes: OpenWords, seconds_limit: float = 0) -> tuple[torch.Tensor, tuple[np.ndarray, np.ndarray] | None]:
     """The words of a scan of products, and their enclosures."""
     x, y = torch.randn(2, 4 * ROWS * COLUMNS, generator=torch.Generator().manual_seed(0))
     out = torch.zeros(ROWS * COLUMNS)
-    with emulated("sm_90", options=LaunchOptions(probes=probes)) as device:
-        fusion_kernels.probe[(1,)](x, y, out, 3, ROWS=ROWS, COLUMNS=COLUMNS, KIND=kind, num_warps=1, enable_fp_fusion=True)
+    options = {"KIND": "products in two orders", "num_warps": 1, "enable_fp_fusion": True}
+    with emulated("sm_90", options=LaunchOptions(probes=probes, seconds_limit=seconds_limit)) as device:
+        fusion_kernels.probe[(1,)](x, y, out, 3, ROWS=ROWS, COLUMNS=COLUMNS, **options)
     return out, device.enclosure(out)
 
 
@@ -60,9 +63,22 @@ def test_the_judge_settles_open_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge(required_case("softmax"), SM_80).outcome is Outcome.PASS and settled
 
 
-def test_words_of_a_large_launch_stay_enclosed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_words, "MOST_THREADS", 31)
+@pytest.mark.parametrize(("bound", "most"), [("MOST_THREADS", 31), ("MOST_WORDS", 100 * open_words.STEP_WORDS)])
+def test_words_of_a_large_launch_stay_enclosed(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
+    monkeypatch.setattr(open_words, bound, most)
     assert scanned(OpenWords())[1] is not None
+
+
+@pytest.mark.parametrize(("seconds", "is_settled"), [(5, False), (1000, True)])
+def test_the_limit_of_a_launch_counts_its_ptx(monkeypatch: pytest.MonkeyPatch, seconds: int, is_settled: bool) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(cta_state, "process_time", lambda: next(clock) / 100)  # each look at it is 10 ms
+
+    def rewrite(text: str) -> str:
+        next(itertools.islice(clock, 500, None))  # the launch itself has ended within its 5 s
+        return text
+
+    assert (scanned(OpenWords(rewrite=rewrite), seconds_limit=seconds)[1] is None) is is_settled
 
 
 def test_words_computed_of_enclosed_ones_stay_enclosed(monkeypatch: pytest.MonkeyPatch) -> None:
