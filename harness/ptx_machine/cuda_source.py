@@ -115,8 +115,10 @@ def _mangled_name(path: Path, text: str, name: str) -> str:
 
 
 def _plain_name(name: str) -> str:
-    """Without spaces, casts and suffixes of numbers: "f<(int)4>" and "f<4u>" are "f<4>"."""
+    """Without spaces, casts and suffixes of numbers: "f<(int)4>" and "f<4u>" are "f<4>". Of "true" cu++filt makes "(bool)1",
+    which is "1" here, as "true" is."""
     name = re.sub(r"\((?:unsigned )?(?:int|long|bool|char|short)\)(?=-?\w)", "", name).replace(" ", "")
+    name = re.sub(r"(?<=[<,])(true|false)(?=[,>])", lambda found: str(int(found[1] == "true")), name)
     return re.sub(r"(?<=[<,])(-?\d+)[uUlL]+\b", r"\1", name)
 
 

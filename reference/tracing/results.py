@@ -102,11 +102,9 @@ def certain_nan(*operands: TracedArray) -> np.ndarray | None:
     """Where one of `operands` is NaN in the mathematics and in any words; None where nothing is open, so that nobody asks."""
     if all(each.open is None for each in operands):
         return None
-    found = [
-        np.isnan(each.value) & np.isnan(each.ends[0]) & np.isnan(each.ends[1]) & ~(False if each.open is None else each.open)
-        for each in operands
-    ]
-    result: np.ndarray = np.logical_or(found[0], found[-1])
+    masks = [np.isnan(each.value) & np.isnan(each.ends[0]) & np.isnan(each.ends[1]) for each in operands]
+    masks = [mask if each.open is None else mask & ~each.open for mask, each in zip(masks, operands, strict=True)]
+    result: np.ndarray = np.logical_or(masks[0], masks[-1])
     return result
 
 

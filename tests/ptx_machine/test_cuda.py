@@ -3,6 +3,7 @@ runs to its words, and what is not executed is refused by name, with its line.""
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 
 import bitverdict as bv
 from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.ptx_machine.cuda_source import compile_kernel
 from tests.ptx_machine.test_ptx_machine import kernel, launch, replaced_once
 
 TWICE = """
@@ -253,6 +255,19 @@ def test_structs_that_a_kernel_indexes_are_read_where_they_lie(name: str) -> Non
         bv.cuda_kernel(FORMS, name)[1, 128](y, *(each.tobytes() + struct.pack("i", 80) for each in numbers))
     thread = np.arange(128)
     assert np.array_equal(y.numpy(), numbers[0][7 * thread % 80] + numbers[1][thread % 3])
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["sums<4, true>", "sums<4u, (bool)1>"])
+def test_a_template_is_found_by_what_cu_filt_prints(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "cu++filt"
+    tool.write_text('#!/bin/sh\nfor each; do echo "void sums<(unsigned int)4, (bool)1>(float *, const float *, int)"; done\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    text = FILE.read_text().split("__global__ void scaled")[0]
+    assert compile_kernel(text, 0, name, "sm_80", ())[1].startswith("_Z4sumsILj4ELb1E")
+    with pytest.raises(ValueError, match="no kernels called 'sums<4, false>'"):
+        compile_kernel(text, 0, "sums<4, false>", "sm_80", ())
 
 
 @needs_nvcc

@@ -276,7 +276,7 @@ def matrix_product(a: Real, b: Real) -> Real:
         known_mask &= np.isfinite(b.error).all(-2)[..., None, :]
     plain = np.isfinite(a.value).all(-1)[..., :, None] & np.isfinite(b.value).all(-2)[..., None, :]
     value = np.where(plain, value, _with_classes(a.value, b.value))
-    return special(value, np.where(np.isfinite(value), error, np.inf), known_mask & ~_unsure_class(a, b))
+    return special(value, np.where(np.isfinite(value), error, np.inf), known_mask & np.logical_not(_unsure_class(a, b)))
 
 
 def _with_classes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
