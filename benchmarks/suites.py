@@ -177,8 +177,8 @@ class ForkedTests:
         else:
             state = within(self.limits.seconds, lambda: reports_of(item, nextitem))
             seconds = time.process_time() - begun
-            if state["state"] == LARGE:  # ended wherever it stood
-                item.session._setupstate.stack.clear()
+            if state["state"] == LARGE:
+                within(self.limits.seconds, lambda: torn_down(item, nextitem))
         self.spent += seconds
         self.tell({"test": item.nodeid, "seconds": round(seconds, 2), **state})
         return True
@@ -241,6 +241,13 @@ def reports_of(item: Any, nextitem: Any) -> dict[str, Any]:
     else:
         state = WITHOUT_LAUNCH if counted and not sum(counted) else PASSED
     return {"state": state, "said": said[:400], "launches": sum(counted)}
+
+
+def torn_down(item: Any, nextitem: Any) -> dict[str, Any]:
+    """Tear a test down that was ended wherever it stood, and forget what was found in it: how that ended."""
+    from _pytest.runner import call_and_report
+
+    return {"state": call_and_report(item, "teardown", log=False, nextitem=nextitem).outcome}
 
 
 def serve(pipe: Any, preloaded: tuple[str, ...], way: str) -> None:

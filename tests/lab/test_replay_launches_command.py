@@ -30,6 +30,15 @@ if __name__ == "__main__":
 """
 
 
+OPEN_WORDS = """
+import torch
+from tests.support import fusion_kernels
+x, y = torch.randn(2, 4096, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
+out, options = torch.zeros(1024, device="cuda"), {"num_warps": 1, "enable_fp_fusion": True}
+fusion_kernels.probe[(1,)](x, y, out, 3, ROWS=64, COLUMNS=16, KIND="products in two orders", **options)
+"""
+
+
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess:
     asked = [sys.executable, "-m", "bitverdict", "replay-launches", "--on", "emulated:sm_90", *words]
     return subprocess.run(asked, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=300)
@@ -50,6 +59,14 @@ def test_the_command_replays_scripts_and_tests_and_goes_on(tmp_path: Path) -> No
     results.write_text("".join(json.dumps(row) + "\n" for row in cut) + '{"event": "lau')
     again = command(tmp_path, *asked)
     assert again.returncode == 0 and "6 launches" in again.stdout and again.stderr.count("after") == 1, again.stderr
+
+
+def test_open_words_are_settled_where_they_are_recorded_and_replayed(tmp_path: Path) -> None:
+    script, results = tmp_path / "script.py", tmp_path / "rows.jsonl"
+    script.write_text(OPEN_WORDS)
+    ran = command(tmp_path, str(script), "--results", str(results))
+    row = next(row for row in map(json.loads, results.read_text().splitlines()) if row["event"] == "launch")
+    assert (row["written"], row["differing"], row["enclosed"]) == (1024, 0, 0), ran.stdout + ran.stderr
 
 
 def test_a_task_beyond_its_limit_is_named_and_its_launches_count(tmp_path: Path) -> None:

@@ -71,6 +71,46 @@ def test_long(shape):
     with LOCK:
         while shape == (2, 2): ...
 """
+OVER = """
+import os
+
+import pytest
+import torch
+
+from theirs import doubled
+
+STATE = []
+
+
+@pytest.fixture
+def given():
+    STATE.append("given")
+    yield
+    STATE.pop()
+
+
+def test_over(given):
+    while True: ...
+
+
+def test_over_in_its_report(given):
+    doubled[(2,)](torch.randn(100, device="cuda"), torch.empty(100, device="cuda"), 101, BLOCK=64)
+
+
+def test_next(given):
+    assert STATE == ["given"] and os.environ["PREPARED"] == "as asked"
+"""
+SLOW_REPORT = """
+import os
+
+
+def pytest_runtest_makereport(item, call):
+    while item.name == "test_over_in_its_report" and call.when == "call": ...
+
+
+def prepare():
+    os.environ["PREPARED"] = "as asked"
+"""
 PLANTED = (
     SuiteFault(
         "attorch", "theirs.py", "doubled", "mask=places < n), mask", "mask=None), mask", ("tests/test_theirs.py", "doubled")
@@ -120,6 +160,20 @@ def test_each_test_of_a_suite_has_a_state(results: Path) -> None:
                       "long[shape2]": "passed without a launch"}  # fmt: skip
     said = next(test["said"] for test in tests if test["state"] == "fault found")
     assert "stray read: read at byte 400 of x" in said and "[theirs.py:9]" in said
+
+
+def test_a_test_follows_the_teardown_of_one_over_the_limit(tmp_path: Path) -> None:
+    """Its fixture is torn down, and its fault is not the next test's; the suite was prepared before its tests were collected."""
+    for name, text in {"theirs.py": KERNEL, "test_over.py": OVER, "conftest.py": SLOW_REPORT}.items():
+        (tmp_path / name).write_text(text)
+    server = suites.Server(suites.Suite("test_over.py", prepare="conftest:prepare"))
+    tests = server.run(tmp_path, ["test_over.py"], suites.Limits(0, 3.0, forks=False))
+    server.close()
+    assert [(test["state"], test.get("said", "")) for test in tests] == [
+        ("too large", ""),
+        ("too large", ""),
+        ("passed without a launch", ""),
+    ]
 
 
 def test_the_interpreter_is_of_its_own_process_alone(results: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.emulator.execution import cta_state
 from bitverdict.harness.emulator.numerics.enclosures import keys
+from bitverdict.harness.frontends.emulated_session import EmulatedSession
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.ptx_machine import open_words
@@ -22,15 +23,15 @@ from tests.support import fusion_kernels
 from tests.support.ptx_results import SM_80, required_case
 
 ROWS, COLUMNS = 64, 16
+SCAN = {"KIND": "products in two orders", "num_warps": 1, "enable_fp_fusion": True}
 
 
 def scanned(*probes: OpenWords, seconds_limit: float = 0) -> tuple[torch.Tensor, tuple[np.ndarray, np.ndarray] | None]:
     """The words of a scan of products, and their enclosures."""
     x, y = torch.randn(2, 4 * ROWS * COLUMNS, generator=torch.Generator().manual_seed(0))
     out = torch.zeros(ROWS * COLUMNS)
-    options = {"KIND": "products in two orders", "num_warps": 1, "enable_fp_fusion": True}
     with emulated("sm_90", options=LaunchOptions(probes=probes, seconds_limit=seconds_limit)) as device:
-        fusion_kernels.probe[(1,)](x, y, out, 3, ROWS=ROWS, COLUMNS=COLUMNS, **options)
+        fusion_kernels.probe[(1,)](x, y, out, 3, ROWS=ROWS, COLUMNS=COLUMNS, **SCAN)
     return out, device.enclosure(out)
 
 
@@ -63,6 +64,20 @@ def test_the_judge_settles_open_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge(required_case("softmax"), SM_80).outcome is Outcome.PASS and settled
 
 
+def test_tests_on_an_emulated_gpu_settle_open_words() -> None:
+    session, inputs = (
+        EmulatedSession(["sm_90"], 1, ()),
+        torch.randn(2, 4 * ROWS * COLUMNS, generator=torch.Generator().manual_seed(0)),
+    )
+    session.enter()
+    try:
+        x, y, out = inputs[0].cuda(), inputs[1].cuda(), torch.zeros(ROWS * COLUMNS, device="cuda")
+        fusion_kernels.probe[(1,)](x, y, out, 3, ROWS=ROWS, COLUMNS=COLUMNS, **SCAN)
+        assert session.device.enclosure(out) is None
+    finally:
+        session.close()
+
+
 @pytest.mark.parametrize(("bound", "most"), [("MOST_THREADS", 31), ("MOST_WORDS", 100 * open_words.STEP_WORDS)])
 def test_words_of_a_large_launch_stay_enclosed(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
     monkeypatch.setattr(open_words, bound, most)
@@ -87,8 +102,7 @@ def test_words_computed_of_enclosed_ones_stay_enclosed(monkeypatch: pytest.Monke
     with emulated("sm_90", options=LaunchOptions(probes=(OpenWords(),))) as device:
         for most, given, result in ((31, x, out), (1 << 18, out, sums)):
             monkeypatch.setattr(open_words, "MOST_THREADS", most)
-            options = {"KIND": "products in two orders", "num_warps": 1, "enable_fp_fusion": True}
-            fusion_kernels.probe[(1,)](given, y, result, 3, ROWS=ROWS, COLUMNS=COLUMNS, **options)
+            fusion_kernels.probe[(1,)](given, y, result, 3, ROWS=ROWS, COLUMNS=COLUMNS, **SCAN)
     assert device.enclosure(out) is not None and device.enclosure(sums) is not None
 
 
