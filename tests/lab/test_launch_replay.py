@@ -19,6 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
+from bitverdict.harness.emulator.numerics.enclosures import keys
 from bitverdict.harness.lab.pages.launch_replay import FIGURES, page
 from bitverdict.harness.report.launch_replay import launch_replayer
 from bitverdict.harness.report.launch_replay.launch_recorder import LaunchRecorder, compile_source
@@ -43,6 +44,20 @@ def mapped(rows, pair, out, scale):
 @triton.jit
 def counted(x, total, BLOCK: tl.constexpr):
     tl.atomic_add(total, tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), 0))
+
+
+@triton.jit
+def multiplied(x, total):
+    a = tl.load(x + tl.program_id(0))
+    tl.atomic_add(total, (a * a - tl.load(x + 4 + tl.program_id(0))) * 1e6)
+
+
+@pytest.fixture
+def are_sums_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())  # whatever the compiled program says
+    monkeypatch.setattr(Contraction, "registers", {})
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 
 
 @triton.jit
@@ -177,6 +192,19 @@ def test_a_half_that_many_programs_add_to_is_held_to_any_order(dtype: torch.dtyp
     assert (row["differing"], row["enclosed"], row["enclosed_differing"], row["outside"]) == (0, 1, 1, outside)
 
 
+def test_a_word_that_open_sums_are_added_to_is_held_once(are_sums_open: None) -> None:
+    """To what any order and any choice gives, which is more than any choice in one order."""
+    x, total = torch.rand(4, generator=torch.Generator().manual_seed(1)), torch.zeros(1)
+    x = torch.cat([x, x * x])
+    with emulated("sm_90") as device:
+        multiplied[(4,)](x, total)
+        one_order = [keys(end.view(np.float32)) for end in device.enclosure(total)]
+    (sent,) = recorded(lambda: multiplied[(4,)](x.to("cuda"), torch.zeros(1, device="cuda"))).sent
+    (enclosed,) = sent[0].enclosed_words
+    assert (enclosed.low < one_order[0]).all() and (one_order[1] < enclosed.high).all() and (one_order[0] < one_order[1]).all()
+    assert replay(*sent, MACHINE)["enclosed"] == 1
+
+
 def test_an_integer_that_many_programs_add_to_is_known_to_the_bit() -> None:
     machine = OneWordOff("sm_90")
     machine.argument, machine.place = 1, 0
@@ -191,7 +219,6 @@ def test_a_machine_with_another_word_is_seen() -> None:
 
 
 def test_a_word_inside_its_enclosure_is_open_and_outside_is_a_fault() -> None:
-    from bitverdict.harness.emulator.numerics.enclosures import keys
     from bitverdict.harness.report.launch_replay.recorded_launch import EnclosedWords
 
     (launch, before, after), *_ = recorded(added).sent
@@ -208,12 +235,8 @@ def test_a_word_inside_its_enclosure_is_open_and_outside_is_a_fault() -> None:
     assert narrow["first_outside"] == {"storage": "out", "offset": 20, "keys": [int(key[0] + 1), int(key[0] - 1), int(key[0])]}
 
 
-def test_integers_of_an_open_sum_are_held_to_both_of_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integers_of_an_open_sum_are_held_to_both_of_their_ends(are_sums_open: None) -> None:
     """Negative ones: as codes of floats they would stand in the other order."""
-    monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())  # whatever the compiled program says
-    monkeypatch.setattr(Contraction, "registers", {})
-    monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     x, y = (torch.rand(64, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
 
     def call() -> None:

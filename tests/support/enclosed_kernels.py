@@ -157,6 +157,25 @@ def counted(x):
     tl.atomic_add(x, 1.0)  # of one word: its mask is one truth
 
 
+@triton.jit
+def exchanged(x, N: tl.constexpr):
+    tl.atomic_xchg(x + tl.arange(0, N), 1.0)
+
+
+@triton.jit
+def swapped(x):
+    tl.atomic_cas(x, 0, 1)
+
+
+@triton.jit
+def accumulated(x, y, z, total, old, SCALE: tl.constexpr, N: tl.constexpr):
+    """Pairs of neighbours add to one word, but for the last pair."""
+    at = tl.arange(0, N)
+    s = tl.load(x + at) * tl.load(y + at) + tl.load(z + at)
+    tl.store(old + at, tl.atomic_add(total + at // 2, (s * SCALE).to(total.dtype.element_ty), mask=at < N - 2))
+    tl.atomic_add(total + N // 2, tl.sum(s, 0).to(total.dtype.element_ty))
+
+
 def operands() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(5)
     x, y, z = (torch.randn(N, generator=generator) for _ in range(3))

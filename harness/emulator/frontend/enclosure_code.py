@@ -18,6 +18,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.frontend.generated_code import RegionDepth
 from bitverdict.harness.emulator.frontend.translator import LOWERINGS, OpenChoice
+from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, enclose_sum
 from bitverdict.harness.emulator.mlir_reader import Function, Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics import enclosure_ends, enclosures
@@ -179,6 +180,9 @@ class EnclosureWriter(RegionDepth):
     def _follow(self, op: Operation, open_: bool) -> None:
         """Behind the code of `op`: carry enclosures on, or refuse them."""
         t, name, may_be = self.t, op.name, self._may_be(op)
+        if name == "tt.atomic_rmw" and op.integer("atomic_rmw_op") == ADDS_FLOATS:
+            self._sum_in_memory(op)
+            return
         if name in _READS_AT:
             given = dict(zip(_READS_AT[name], t.operands(op, *_READS_AT[name]), strict=True))
             called = t.calls(enclosures.refuse_enclosed, op, given["pointer"], given.get("mask?"), t.operand(op, 0).itemsize)
@@ -220,6 +224,14 @@ class EnclosureWriter(RegionDepth):
         t.emit("{} = {}", result, t.calls(enclosures.hold_load, op, result, address, chosen, t.result(op).dtype))
         if other is not None:
             self._unless(op, [op.operands[2]], "a value that is enclosed")
+
+    def _sum_in_memory(self, op: Operation) -> None:
+        """Behind an atomic that adds floats."""
+        from bitverdict.harness.emulator.frontend.lowerings.atomics import float_sum
+
+        t, kind, result = self.t, self.t.operand(op, 1), self.t.value(op.results[0])
+        called = t.calls(enclose_sum, op, result, *t.operands(op, "pointer", "value", "mask?"), kind, float_sum(kind.format))
+        t.emit("{} = {}", result, called)
 
     def _choices(self, op: Operation, may_be: list[int], open_: bool, names: list[str]) -> None:
         t = self.t

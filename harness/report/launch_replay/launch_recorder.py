@@ -251,12 +251,15 @@ def enclosed_in(
     enclosed_words, words = [], enclosed_memory.words()
     for number, region in enumerate(regions):
         offsets = words["address"] - region.base
-        here = (offsets >= 0) & (offsets < region.end - region.base)
-        here[here] = write_marks[region.base][offsets[here]] != 0
-        if here.any():
-            columns = (words[name][here] for name in ("low", "high", "size", "is_integer"))
-            enclosed_words.append(EnclosedWords(number, offsets[here], *columns))
-        for places, low, high, size in sums[region.base].bounds(region.raw):
+        in_any_order = list(sums[region.base].bounds(region.raw, enclosed_memory, region.base))
+        is_stored = (offsets >= 0) & (offsets < region.end - region.base)
+        is_stored[is_stored] = write_marks[region.base][offsets[is_stored]] != 0
+        for places, _, _, size in in_any_order:
+            is_stored &= ~np.isin(offsets, places * size)
+        if is_stored.any():
+            columns = (words[name][is_stored] for name in ("low", "high", "size", "is_integer"))
+            enclosed_words.append(EnclosedWords(number, offsets[is_stored], *columns))
+        for places, low, high, size in in_any_order:
             enclosed_words.append(
                 EnclosedWords(number, places * size, low, high, np.full(places.size, size), np.zeros(places.size, np.bool_))
             )

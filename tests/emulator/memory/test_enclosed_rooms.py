@@ -1,11 +1,13 @@
 """Contract under test: what is enclosed stays so through memory on the chip, whoever copies it there: the program's own stores,
 asynchronous copies and TMA, from buffers that are turned, cut, picked from and written again. What is written over it is exact, and
-words of another type there are refused.
+words of another type there are refused. In global memory what floats add up to by atomics is held to any order too.
 
 The sum of each kernel is made open here, whatever the compiled program says.
 """
 
 from __future__ import annotations
+
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -18,8 +20,10 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums
 from bitverdict.harness.emulator.memory.onchip import Space, View
 from bitverdict.harness.emulator.memory.placed_views import ScatteredView
+from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
 from bitverdict.harness.emulator.numerics.enclosures import Enclosure, keys
 from tests.support.enclosed_kernels import open_sums  # noqa: F401
 
@@ -211,3 +215,20 @@ def test_an_allocation_leaves_nothing_enclosed_by_what_was_there(is_scattered: b
         after.enclosure()
     after.forget()
     assert after.enclosure() is None and before.enclosure() is not None
+
+
+def test_a_sum_of_enclosed_floats_is_held_to_any_order_and_choice() -> None:
+    """The last term has two choices, and is small in the run; what is enclosed is known for the run's order."""
+    least, most = np.array([[1, 1, 1, -(2**25)], [1, 1, 1, 0.5]], np.float32)
+    sums, enclosed, raw, places = AtomicSums(16), EnclosedMemory(), np.zeros(16, np.uint8), np.zeros(1, np.int64)
+    words = raw.view(np.float32)
+    for term in most:
+        sums.add("f32", places, words[:1].copy(), term.reshape(1))
+        words[:1] += term
+    held, ends = keys(words[:1]), [keys(np.cumsum(end)[-1:]) for end in (least, most)]
+    enclosed.store(np.array([4096]), held, *ends, words.itemsize)
+    ((_, low, high, _),) = sums.bounds(raw, enclosed, 4096)
+    ((_, exact_low, exact_high, _),) = sums.bounds(raw)
+    made = [keys(np.cumsum(terms)[-1:]) for choice in product(*zip(least, most, strict=True)) for terms in permutations(choice)]
+    assert all(low <= each <= high for each in made) and not all(exact_low <= each <= exact_high for each in made)
+    assert min(made) < ends[0] - 1 and not low <= keys(np.array([30], np.float32)) <= high

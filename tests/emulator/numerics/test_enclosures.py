@@ -31,18 +31,21 @@ from bitverdict.harness.model.verdict import Outcome
 from bitverdict.reference.special_functions.sequences import exp as exp_words
 from tests.support.enclosed_kernels import (  # noqa: F401
     N,
+    accumulated,
     added,
     choices,
     convolved,
     copied,
     counted,
     decided,
+    exchanged,
     holds,
     integers,
     launched,
     open_sums,
     operands,
     summed,
+    swapped,
 )
 
 
@@ -209,13 +212,53 @@ def test_taps_whose_products_are_exact_leave_their_silu_decided(step: float) -> 
 def test_what_reads_enclosed_memory_otherwise_than_by_a_load_is_refused() -> None:
     middle = torch.zeros(N)
     with emulated("sm_90"):
-        added[(1,)](middle, N=N, num_warps=1)  # exact words: nothing is refused
+        exchanged[(1,)](middle, N=N, num_warps=1)  # exact words: nothing is refused
         summed[(1,)](*operands(), middle, KIND="sum", N=N, num_warps=1)
-        added[(1,)](torch.zeros(N), N=N, num_warps=1)  # beside what is enclosed
-        counted[(1,)](torch.zeros(1))
-        for launch in (lambda: added[(1,)](middle, N=N, num_warps=1), lambda: counted[(1,)](middle)):
-            with pytest.raises(EmulatedFault, match=r"not modelled: tt.atomic_rmw: of a value that is enclosed"):
+        exchanged[(1,)](torch.zeros(N), N=N, num_warps=1)  # beside what is enclosed
+        swapped[(1,)](torch.zeros(1, dtype=torch.int32))
+        halves = middle.view(torch.float16)
+        for launch, kind in (
+            (lambda: exchanged[(1,)](middle, N=N, num_warps=1), "rmw"),
+            (lambda: swapped[(1,)](middle.view(torch.int32)), "cas"),
+            (lambda: added[(1,)](halves, N=N, num_warps=1), "rmw"),  # parts of enclosed words
+        ):
+            with pytest.raises(EmulatedFault, match=rf"not modelled: tt.atomic_{kind}: of a value that is enclosed"):
                 launch()
+
+
+def errors_of_products() -> tuple[torch.Tensor, ...]:
+    """Operands whose sum is nothing, or the error of the rounded product, alike for two neighbours; and that error."""
+    x, y = (each[::2].repeat_interleave(2) for each in operands()[:2])
+    error = x.double() * y - x * y
+    return x, y, -x * y, error.float()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_an_atomic_sum_of_enclosed_words_holds_the_sums_of_each_choice(dtype: torch.dtype) -> None:
+    """What two lanes add to one word, what a later launch adds to it, and the words before; not of a kernel that adds more."""
+    total, old, scale = torch.ones(N // 2 + 1, dtype=dtype), torch.zeros(N, dtype=dtype), 2.0**18
+    *given, error = errors_of_products()
+    with emulated("sm_90") as device:
+        accumulated[(1,)](*given, total, old, SCALE=scale, N=N, num_warps=1)
+        added[(1,)](total[: N // 4], N=N // 4, num_warps=1)
+        low, high = (torch.from_numpy(end.view(f"i{end.itemsize}")).view(dtype) for end in device.enclosure(total))
+        old_low, old_high = (torch.from_numpy(end.view(f"i{end.itemsize}")).view(dtype) for end in device.enclosure(old))
+    for apart in torch.zeros(N), error:
+        first = (apart * scale).to(dtype)[: N - 2 : 2]
+        before = torch.ones_like(first) + first
+        after = before + first
+        after[: N // 4] += 1
+        assert ((low[:-2] <= after) & (after <= high[:-2])).all() and (low[:-2] < high[:-2]).sum() > N // 4
+        assert not ((low[:-2] <= after + 1) & (after + 1 <= high[:-2])).any()
+        assert ((old_low[1 : N - 2 : 2] <= before) & (before <= old_high[1 : N - 2 : 2])).all()
+    assert (old_low[: N - 2 : 2] == 1).all() and (old_high[: N - 2 : 2] == 1).all() and low[-2] == high[-2] == 1
+    assert low[-1] < high[-1] or dtype is not torch.float32
+
+
+def test_an_atomic_sum_that_one_choice_lets_overflow_is_refused() -> None:
+    total = torch.full((N // 2 + 1,), torch.finfo(torch.float32).max)
+    with pytest.raises(EmulatedFault, match=r"not modelled: .*leads to an infinity or a NaN"), emulated("sm_90"):
+        accumulated[(1,)](*errors_of_products()[:3], total, torch.zeros(N), SCALE=2.0**127, N=N, num_warps=1)
 
 
 def test_a_function_of_too_many_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
