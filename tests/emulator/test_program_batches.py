@@ -135,6 +135,24 @@ def test_who_stores_by_the_pointers_of_its_loads_stays_in_a_batch(kind: str) -> 
     assert together == alone and (reason == "") == (kind in ("own", "again")) == (alone[1] == "")
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    "kind", ["own", "same", "selected", "single", "summed", "scanned", "branched", "carried", "joined", "turned"]
+)
+def test_undefined_lanes_are_followed_in_a_batch(kind: str, wide: bool) -> None:
+    def launch() -> tuple[torch.Tensor, ...]:
+        x, out = (
+            torch.randint(-9, 9, (1024,), generator=torch.Generator().manual_seed(4), dtype=torch.int32),
+            torch.zeros(9 * 1024, dtype=torch.int32),
+        )
+        kernels.masked[(9,)](x, out, 24, KIND=kind, WIDE=wide, BLOCK=32)
+        return (out,)
+
+    together, reason = ended(launch, batches=True)
+    alone, _ = ended(launch, batches=False)
+    assert together == alone and reason == "" and bool(alone[3]) == wide
+
+
 def test_a_launch_that_failed_as_a_batch_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     launch = uneven("ways")
     with emulated("sm_90") as gpu:

@@ -100,3 +100,38 @@ def in_place(x, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(row + at // 2, value * 0 + 3, mask=at < n)
     else:
         tl.store(row + at, value * 2, mask=at < n)
+
+
+@triton.jit
+def masked(x, out, n, KIND: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    """Lanes that a row's load leaves undefined, by the number of the row, go where `KIND` says; with `WIDE` one of them decides
+    what is stored."""
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    inside, square = at < n - row, at[:, None] * BLOCK + at[None, :]
+    value = tl.load(x + row * BLOCK + at, mask=inside)
+    kept = at < n - row + WIDE
+    if KIND == "same":  # for all programs
+        value = tl.load(x + at, mask=at < n - 8) + row
+        kept = at < n - 8 + WIDE
+    elif KIND == "selected":
+        value = tl.where(row % 2 == 0, value, value * 3)
+    elif KIND == "single":
+        value = tl.where(tl.load(x + row, mask=row % 2 == 0 if WIDE else row < 99) > 0, at, row)
+    elif KIND == "summed":
+        value = tl.sum(tl.where(kept, value, 0)) + at
+        kept = at < n
+    elif KIND == "scanned":
+        value = tl.cumsum(value, reverse=WIDE)
+    elif KIND == "branched":
+        if tl.sum(tl.where(kept, value, 0)) > -1000:
+            value = at
+    elif KIND == "carried":
+        for _ in range(n):
+            value += row
+    elif KIND == "joined":
+        value, _ = tl.split(tl.reshape(tl.join(value, at), (BLOCK, 2)))
+    if KIND == "turned":
+        tile = tl.load(x + square, mask=inside[:, None])
+        tl.store(out + row * BLOCK * BLOCK + square, tl.trans(tile) + 1, mask=kept[None, :])
+    else:
+        tl.store(out + row * BLOCK + at, value, mask=kept)

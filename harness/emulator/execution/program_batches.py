@@ -29,7 +29,7 @@ ELEMENTS = 1 << 15  # of one tensor of all programs of a batch: arrays of that s
 MOST_OPERATIONS = 1_000_000  # of one program: a loop without end is found one by one, soon after
 LEAST = 4  # programs of a batch that is worth it
 SEVERAL, MOST_POINTERS = -1, 16
-FEW_PROGRAMS = "few programs, or large ones"
+FEW_PROGRAMS, DIFFERING_LANES = "few programs, or large ones", "words that differ from lane to lane"
 
 
 class NeedsSerialRun(Exception):
@@ -254,9 +254,9 @@ def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: I
         launch.begun_count = 0
         launch.runs[:] = [0] * len(launch.runs)
         order.notes.intersection_update(notes)
-        return f"{type(error).__name__}: {error}"
+        return DIFFERING_LANES if str(error) == DIFFERING_LANES else f"{type(error).__name__}: {error}"
     finally:
         memory.order = order
 
 
-__all__ = ["FEW_PROGRAMS", "Batch", "NeedsSerialRun", "run_in_batches"]
+__all__ = ["DIFFERING_LANES", "FEW_PROGRAMS", "Batch", "NeedsSerialRun", "run_in_batches"]

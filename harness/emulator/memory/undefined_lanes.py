@@ -30,9 +30,11 @@ from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program, n
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
     from bitverdict.harness.emulator.execution.cta_state import CtaState
+    from bitverdict.harness.emulator.execution.program_batches import Batch
     from bitverdict.harness.emulator.frontend.translator import Translator
 
-Lanes = np.ndarray | None  # bool, of the shape of the value that it belongs to; 0-d for a scalar
+Lanes = np.ndarray | None
+"""Bool, of the shape of the value that it belongs to, 0-d for a scalar; in a batch of programs that differ, with a row for each."""
 _ELEMENTWISE = (
     "arith.", "math.", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.ptr_to_int", "tt.int_to_ptr", "tt.precise_",
     "tt.mulhiui", "tt.extern_elementwise", "tti.experimental_fpsan_",
@@ -226,13 +228,15 @@ class UndefinedLanes:
             parts = [t.apply(lanes_of_view, t.value(n)) if t.kind_of(n) == "memdesc" else self.lanes(n) for n in op.operands[:3]]
             return t.apply(lanes_of_product, *parts, t.result(op).shape)
         if op.name == "arith.select":
-            return t.apply(lanes_of_select, t.value(op.operands[0]), *operand_lanes)
+            axes = 0 if t.operand(op, 0).kind == "tensor" else len(t.result(op).shape)  # of what a scalar chooses
+            return t.apply(lanes_of_select, axes, t.value(op.operands[0]), *operand_lanes)
         if op.name in ("arith.andi", "arith.ori") and t.result(op).bits == 1:
             both = [each for name, lanes in zip(op.operands, operand_lanes, strict=True) for each in (t.value(name), lanes)]
             return t.apply(lanes_of_logic, op.name == "arith.ori", *both)
         if op.name in _FOLDS:
             run = lanes_of_reduction if op.name == "tt.reduce" else lanes_of_scan
-            return for_all_results(t.apply(run, t.apply(union, *operand_lanes), op.integer("axis"), op.flag("reverse")))
+            axis = op.integer("axis") - len(t.operand(op, 0).shape)  # from behind: a batch has an axis in front
+            return for_all_results(t.apply(run, t.apply(union, *operand_lanes), axis, op.flag("reverse")))
         if op.name in _SHAPES:
             order = tuple(op.integers("order")) if op.name == "tt.trans" else ()
             shapes = t.operand(op, 0).shape, () if op.outputs[0] is None else op.outputs[0].shape
@@ -272,13 +276,20 @@ def lanes_of_load(pointer: Lanes, mask: Any, of_mask: Lanes, fill_value: Any, fi
     return None if found is None else _lanes_or_none(found)
 
 
-def lanes_of_select(condition: Any, of_condition: Lanes, first: Lanes, second: Lanes) -> Lanes:
-    """Of a select."""
-    if first is None and second is None:
+def lanes_of_select(added_axes: int, condition: Any, of_condition: Lanes, yes_lanes: Lanes, no_lanes: Lanes) -> Lanes:
+    """Of a select of what has `added_axes` more than its condition."""
+    of_condition = None if of_condition is None else _with_axes(of_condition, added_axes)
+    if yes_lanes is None and no_lanes is None:
         return of_condition
     nothing = np.zeros((), np.bool_)
-    taken = np.where(condition, nothing if first is None else first, nothing if second is None else second)
+    sides = (nothing if lanes is None else lanes for lanes in (yes_lanes, no_lanes))
+    taken = np.where(_with_axes(condition, added_axes), *sides)
     return union(taken, of_condition)
+
+
+def _with_axes(value: np.ndarray | bool, axes: int) -> np.ndarray:
+    """`value` with as many `axes` of one element behind its own."""
+    return np.asarray(value, np.bool_).reshape(*np.shape(value), *[1] * axes)
 
 
 def lanes_of_logic(absorbing: bool, a: Any, of_a: Lanes, b: Any, of_b: Lanes) -> Lanes:
@@ -317,14 +328,17 @@ def lanes_of_move(name: str, before: tuple[int, ...], after: tuple[int, ...], or
     """Of an operation that gives lanes another place."""
     if all(lanes is None for lanes in given):
         return (None, None) if name == "tt.split" else None
-    full_lanes = [np.broadcast_to(np.False_ if lanes is None else lanes, before) for lanes in given]
+    rows = next((lanes.shape[:1] for lanes in given if lanes is not None and lanes.ndim > len(before)), ())  # of a batch
+    full_lanes = [np.broadcast_to(np.False_ if lanes is None else lanes, (*rows, *before)) for lanes in given]
     if name == "tt.join":
         return np.stack(full_lanes, -1)
     if name == "tt.split":
         return full_lanes[0][..., 0], full_lanes[0][..., 1]
     if name == "tt.trans":
-        return full_lanes[0].transpose(order)
-    return np.broadcast_to(full_lanes[0], after) if prod(before) != prod(after) else full_lanes[0].reshape(after)
+        return full_lanes[0].transpose(*range(len(rows)), *(len(rows) + axis for axis in order))
+    if prod(before) == prod(after):
+        return full_lanes[0].reshape(*rows, *after)
+    return np.broadcast_to(_with_axes(full_lanes[0], len(after) - len(before)), (*rows, *after))
 
 
 def lanes_of_view(view: View) -> Lanes:
@@ -339,7 +353,7 @@ def mark(view: View, lanes: Lanes, loads: list[str]) -> None:
 
 
 def note_dependence(
-    m: Cta | CtaState,
+    m: Cta | CtaState | Batch,
     op: Operation,
     loads: Iterable[str],
     lanes: Lanes,

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
-from bitverdict.harness.emulator.execution.program_batches import FEW_PROGRAMS
+from bitverdict.harness.emulator.execution.program_batches import DIFFERING_LANES, FEW_PROGRAMS
 from bitverdict.harness.emulator.frontend.lowerings.program_batches import ENCLOSED_VALUES, HELD_ACCESSES, ONE_PROGRAM
 from bitverdict.harness.emulator.other_schedules import OtherSchedules
 
@@ -37,27 +37,36 @@ def summed(x, y, BLOCK: tl.constexpr):
     tl.atomic_add(y, tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))))
 
 
+@triton.jit
+def squared(x, y, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + places)
+    tl.store(y + places, value / tl.sum(value * value))
+
+
 CASES = {
     "batched": (plain, 8, ""),
     "few": (plain, 2, FEW_PROGRAMS),
     "held": (hinted, 8, HELD_ACCESSES),
     "one": (alone, 1, ONE_PROGRAM),
     "enclosed": (plain, 8, ENCLOSED_VALUES),
+    "lanes": (squared, 8, DIFFERING_LANES),
     "summed": (summed, 8, "tt.atomic_rmw"),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_only_what_orders_something_is_repeated(name: str) -> None:
-    """Programs that run one by one because values are enclosed, accesses held to widths or they are few order nothing."""
+    """Programs that run one by one because values are enclosed, accesses held to widths, words those of a lane, or they are few
+    order nothing."""
     kernel, programs, reason = CASES[name]
     repeats = OtherSchedules(["latest"], lambda sentence: None)
     with emulated("sm_90", options=LaunchOptions(probes=(repeats,))) as device:
         repeats.device = device
-        x, y = torch.arange(512.0, device="cuda"), torch.zeros(512, device="cuda")
+        x, y = torch.arange(512.0, device="cuda") / 7, torch.zeros(512, device="cuda")
         if name == "enclosed":
             words = torch.zeros(4, device="cuda").view(torch.int32).numpy(force=True)
             device.enclosed.store(x.data_ptr() + words[:1].astype("i8"), words[:1], words[:1], words[:1] + 1, 4)
-        kernel[(programs,)](x, y, 64)
+        kernel[(programs,)](x, y, 32 if name == "lanes" else 64, num_warps=1 if name == "lanes" else 4)
     assert device.launches[0].serial_reason == reason
     assert repeats.repeated_launches == (name == "summed")

@@ -275,8 +275,7 @@ def write_batch_form(t: Translator, program: Program) -> tuple[str, str]:
     t.begin()
     t.forget_locals(t.functions.values())
     t.scan(function.blocks)
-    if UndefinedLanes(t, function.blocks, program):
-        return "", "undefined lanes may be stored"
+    t.undefined = UndefinedLanes(t, function.blocks, program) or None
     t.batches = Batches(t, function)
     if t.reals is not None:
         t.reals.begin(function.blocks)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
-from bitverdict.harness.emulator.execution.program_batches import NeedsSerialRun
+from bitverdict.harness.emulator.execution.program_batches import DIFFERING_LANES, NeedsSerialRun
 from bitverdict.harness.emulator.execution.threads import bases, slots
 from bitverdict.harness.emulator.frontend.combination_numbers import CombinationNumbers, from_memory
 from bitverdict.harness.emulator.frontend.contraction import NotAssembled
@@ -489,7 +489,7 @@ def _reduce_alike(
     """The same of several programs at once, where all copies are the same; else they run one by one."""
     found = copies(arrays, axis, order, combine, elements)
     if found is None or not agree(found, axis):
-        raise NeedsSerialRun("words that differ from lane to lane")
+        raise NeedsSerialRun(DIFFERING_LANES)
     return _results_of(tuple(np.take(part, 0, axis) for part in found), single)
 
 
