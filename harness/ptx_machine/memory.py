@@ -46,11 +46,13 @@ class Shadow:
             "read_step": 0,
             "reading_cta": NO_THREAD,
             "read_epoch": 0,
-            "reader": NO_THREAD,
+            "reader": 0,  # means something where `read_epoch` is not 0
         }
         for name, empty in fields.items():
             shape = {"read_epoch": (places, self.warps + 1), "reader": (places, self.warps)}.get(name, (places,))
-            grown = np.full(shape, empty, np.int16 if name == "reader" else np.int32)
+            grown = np.zeros(shape, np.int16 if name == "reader" else np.int32)  # which takes no memory before it is touched
+            if empty:
+                grown[...] = empty
             if self.pages:
                 grown[: self.pages << PAGE] = getattr(self, name)[: self.pages << PAGE]
             setattr(self, name, grown)
@@ -73,7 +75,8 @@ class Shadow:
         if not slots.all():
             new = np.unique(pages[slots == 0])
             if self.pages + len(new) << PAGE > self.capacity:
-                self._grow(max(2 * self.capacity, self.pages + len(new) << PAGE))
+                most = len(self.slot_of_page) << PAGE  # what is not touched costs nothing, but for writers; a copy does
+                self._grow(min(max(4 * self.capacity, self.pages + len(new) << PAGE), most))
             self.slot_of_page[new] = self.pages + 1 + np.arange(len(new))
             self.pages += len(new)
             slots = self.slot_of_page[pages]

@@ -117,16 +117,13 @@ class Order:
 
     def synchronise_warps(self, threads: np.ndarray) -> None:
         """The `threads` of each warp have met (bar.warp.sync)."""
-        warps = threads // WARP
-        numbers = np.unique(warps)
-        met_warps = np.zeros((len(self.epoch), self.warps + 1), np.int32)
-        np.maximum.at(met_warps, warps, self.known[threads])
+        threads = np.sort(threads)
+        numbers, first, counts = np.unique(threads // WARP, return_index=True, return_counts=True)
+        known = np.maximum.reduceat(self.known[threads], first)  # (warps that met, warps of the cluster and the async proxy)
+        known[np.arange(len(numbers)), numbers % self.warps] = self.epoch[numbers]
+        self.known[threads] = np.repeat(known, counts, axis=0)
         if self.fenced is not None:
-            fenced = np.zeros_like(met_warps)
-            np.maximum.at(fenced, warps, self.fenced[threads])
-            self.fenced[threads] = fenced[warps]
-        met_warps[numbers, numbers % self.warps] = self.epoch[numbers]
-        self.known[threads] = met_warps[warps]
+            self.fenced[threads] = np.repeat(np.maximum.reduceat(self.fenced[threads], first), counts, axis=0)
         self.epoch[numbers] += 1
         self._common = None
 
