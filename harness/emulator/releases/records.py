@@ -223,18 +223,7 @@ V3_7_1 = replace(
     ),
     optimizer_keywords=(), scalar_capabilities=(), scalar_reductions=(), negates_by_subtraction=True, has_integer_abs=True,
     wraps_histograms=True,
-    new_names=(*"""arrive(relaxed=) AMDWMMALayout.__init__(rank=) AMDWMMALayout.__init__(reg_bases=)
-        AMDWMMALayout.__init__(warp_bases=) PaddedSharedLayout.__init__(cga_layout=)
-        PaddedSharedLayout.with_identity_for(cga_layout=) TensorDescriptor.__init__(round_f32_to_tf32=)
-        TensorDescriptor.from_tensor(round_f32_to_tf32=) cat(dim=) expect(bytes_per_cta=) tcgen05_commit(descs=)
-        tcgen05_commit(pred=) tcgen05_mma(multicast=) TensorDescriptor.round_f32_to_tf32 amd.warp_pipeline_stage
-        blackwell.tcgen05_mma_barrier_count cluster.arrive cluster.wait hopper.cluster language.barrier language.squeeze
-        language.unsqueeze mbarrier.allocate_mbarrier mbarrier.fence_init_release_cluster mbarrier.sync_cluster_init
-        shared_memory_descriptor.gather shared_memory_descriptor.scatter tensor_descriptor.nbytes_per_cta
-        tensor_memory_descriptor.load_max tensor_memory_descriptor.load_min""".split(),
-        "warp_specialize() without worker_num_regs"),
-    removed_names=tuple("""AMDWMMALayout.__init__(tiles_per_warp=) AMDWMMALayout.__init__(warps_per_cta=)
-        PaddedSharedLayout.__init__(block_bases=) blackwell.SharedLinearLayout expect(bytes=) language.thread_barrier""".split()),
+    new_names=(), removed_names=(),
     hazards=(*V3_8.hazards, _REUSED_BARRIER),
     compiler_faults=(
         CompilerFault(
@@ -249,6 +238,18 @@ V3_7_1 = replace(
 )
 V3_7_0 = replace(
     V3_7_1, numbers=(3, 7, 0),
+    new_names=(*"""arrive(relaxed=) AMDWMMALayout.__init__(rank=) AMDWMMALayout.__init__(reg_bases=)
+        AMDWMMALayout.__init__(warp_bases=) PaddedSharedLayout.__init__(cga_layout=)
+        PaddedSharedLayout.with_identity_for(cga_layout=) TensorDescriptor.__init__(round_f32_to_tf32=)
+        TensorDescriptor.from_tensor(round_f32_to_tf32=) cat(dim=) expect(bytes_per_cta=) tcgen05_commit(descs=)
+        tcgen05_commit(pred=) tcgen05_mma(multicast=) TensorDescriptor.round_f32_to_tf32 amd.warp_pipeline_stage
+        blackwell.tcgen05_mma_barrier_count cluster.arrive cluster.wait hopper.cluster language.barrier language.squeeze
+        language.unsqueeze mbarrier.allocate_mbarrier mbarrier.fence_init_release_cluster mbarrier.sync_cluster_init
+        shared_memory_descriptor.gather shared_memory_descriptor.scatter tensor_descriptor.nbytes_per_cta
+        tensor_memory_descriptor.load_max tensor_memory_descriptor.load_min""".split(),
+        "warp_specialize() without worker_num_regs"),
+    removed_names=tuple("""AMDWMMALayout.__init__(tiles_per_warp=) AMDWMMALayout.__init__(warps_per_cta=)
+        PaddedSharedLayout.__init__(block_bases=) blackwell.SharedLinearLayout expect(bytes=) language.thread_barrier""".split()),
     hazards=(
         *V3_7_1.hazards, _UNFENCED_STORE, _unfenced_copy("ttng.warp_group_dot"),
         *(KnownHazard("ttng.tmem_copy", copy, "scales loaded as 5-dimensional tiles") for copy in (_COPY, "ttg.local_alloc")),
