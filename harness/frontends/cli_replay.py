@@ -23,8 +23,9 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.failure_report import failure_report
 from bitverdict.harness.session.replay import InThisProcess, ReplayResult, replay
-from bitverdict.harness.session.result_files import event_line, short_record, tell
+from bitverdict.harness.session.result_files import event_line, tell
 from bitverdict.harness.workers.forkserver import collect_again
+from bitverdict.harness.workers.journal import verdict_record
 from bitverdict.harness.workers.pool import WorkerPool
 
 
@@ -71,7 +72,7 @@ def _replay_file(arguments: argparse.Namespace, file: Path) -> int:
     trusted_imports.begin(always=True)  # the file says in which folders modules are looked for
     collect_again()
     replay_result = _replay(arguments)
-    case, record = replay_result.case.to_json(), short_record(replay_result.verdict)
+    case, record = replay_result.case.to_json(), verdict_record(replay_result.verdict)
     tell(event_line("verdict", contract=replay_result.case.contract, target=seed.target, case=case, verdict=record))
     console = tables.console()
     if replay_result.verdict.decision in (Decision.FAIL, Decision.ERROR):

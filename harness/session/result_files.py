@@ -18,6 +18,7 @@ from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.reproducers import versions, write_atomically
 from bitverdict.harness.session.tally import Tally
+from bitverdict.harness.workers.journal import verdict_record
 
 FREE = "free space there, or name another file"
 _ELEMENTS = {Decision.PASS: "", Decision.FAIL: "failure", Decision.ERROR: "error"}
@@ -76,14 +77,6 @@ class JUnit:
         return ElementTree.tostring(self._root, encoding="utf-8", xml_declaration=True).decode()
 
 
-def short_record(verdict: Verdict) -> dict:
-    """The verdict as JSON; of one that passes without what is empty and without details."""
-    record = verdict.to_json()
-    if verdict.decision is not Decision.PASS:
-        return record
-    return {name: value for name, value in record.items() if name != "details" and value not in ([], {}, None, "")}
-
-
 def printable(text: str) -> str:
     """`text` without what XML cannot hold."""
     return "".join(c for c in text if c.isprintable() or c in "\n\t")
@@ -106,7 +99,7 @@ class Records(Observer):
         self._line("run", time=time.time(), versions=versions(), arguments=arguments)
 
     def on_count(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
-        self._line("verdict", contract=name, target=target, case=case.to_json(), verdict=short_record(verdict))
+        self._line("verdict", contract=name, target=target, case=case.to_json(), verdict=verdict_record(verdict))
         self.junit.add(name, target, describe(case), verdict)
         if time.monotonic() - self._written > self.WRITE_INTERVAL:
             self._write_junit()

@@ -82,11 +82,11 @@ class Journal:
 
 
 def verdict_record(verdict: Verdict) -> dict:
-    """All that the results take from a verdict, in JSON; of a right one not what only a person reads who looks for a bug."""
+    """The verdict as JSON, for journals, reproducers and results; of one that passes without what is empty and without details."""
     record = verdict.to_json()
-    if verdict.decision is Decision.PASS:
-        record.pop("details")
-    return {name: value for name, value in record.items() if value not in ([], {}, None, "")}
+    if verdict.decision is not Decision.PASS:
+        return record
+    return {name: value for name, value in record.items() if name != "details" and value not in ([], {}, None, "")}
 
 
 def records(path: Path) -> Iterator[dict]:
