@@ -19,7 +19,7 @@ from bitverdict.harness.emulator.advice import Advice
 from bitverdict.harness.emulator.compiler_process import NotAssembled
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.frontend import assembly
+from bitverdict.harness.emulator.frontend import kept_translations
 from bitverdict.harness.emulator.memory.byte_arrays import copy_of, different_places, words_in
 from bitverdict.harness.emulator.memory.global_memory import Region
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor
@@ -72,7 +72,7 @@ class PtxTwin(DeviceProbe):
             return PtxResult(name, not_run="it is no program for a GPU of NVIDIA")
         metadata = run.launch.metadata
         try:
-            text = assembly.ptx(
+            text = kept_translations.ptx(
                 program.text,
                 int(target[1]),
                 fuses_sums=bool(metadata.get("enable_fp_fusion", True)),

@@ -65,8 +65,9 @@ def _backend(capability: int, fuses_sums: bool, flushes: bool = True) -> tuple[C
 
 
 def options_key(capability: int, *, fuses_sums: bool, flushes: bool) -> str:
-    """What of the compiler's options its PTX depends on, the bitcode of libdevice with them."""
-    return _backend(capability, fuses_sums, flushes)[1].hash()
+    """What of the compiler's options its PTX depends on: the bitcode of libdevice and the PTX version of the ptxas with them."""
+    options = _backend(capability, fuses_sums, flushes)[1]
+    return f"{options.hash()} {get_ptx_version_from_options(options, capability)}"
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,8 @@ and NumPy's go by name, and a function that a lowering made by the place of its 
 code of a function is in an entry, only that of the generated Python. What cannot be written so is translated in every process.
 
 An entry depends on the tile program, target and options, on every source file of the emulator and of `reference`, and on the
-releases of Triton (its own digest), NumPy and Python. One that cannot be read is made again.
+releases of Triton (its own digest), NumPy and Python. One that cannot be read is made again. So is kept the PTX of programs whose
+words it decides (`ptx`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ import types
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from triton._C.libtriton import get_cache_invalidating_env_vars
 
 from bitverdict.harness.emulator import disk_store
 from bitverdict.harness.emulator.compiler_digest import digest
+from bitverdict.harness.emulator.frontend import assembly
 from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, load_code
 from bitverdict.harness.emulator.frontend.translator import Translator
 from bitverdict.harness.model import architectures
@@ -197,9 +199,13 @@ def key(
     real_values: frozenset[str] | None = None,
 ) -> str:
     """The name of the entry of one translation; `ptx`: the PTX version that widths of accesses are asked for."""
-    environment = sorted(get_cache_invalidating_env_vars().items())
     reals = "" if real_values is None else f" real values {' '.join(sorted(real_values))}"
     options = f"{arch} {fuses_sums} {flushes} {is_doubted} {ptx} {encloses}{reals}"
+    return _key_of(options, text)
+
+
+def _key_of(options: str, text: str) -> str:
+    environment = sorted(get_cache_invalidating_env_vars().items())
     return disk_store.key_of(TRANSLATOR, digest(), np.__version__, sys.version, str(environment), options, text)
 
 
@@ -250,4 +256,19 @@ def load_or_translate(name: str, make: Callable[[], TranslatedProgram]) -> Trans
     return ready
 
 
-__all__ = ["TRANSLATOR", "key", "load_or_translate", "read", "serialize", "skip_reasons"]
+@lru_cache(maxsize=64)
+def ptx(text: str, capability: int, *, fuses_sums: bool, flushes: bool) -> str:
+    """The PTX of the tile program `text` (`assembly.ptx`), from disk, or made now and written. NotAssembled where the compiler
+    refuses."""
+    if disk_store.place() is None:
+        return assembly.ptx(text, capability, fuses_sums=fuses_sums, flushes=flushes)
+    name = _key_of(f"PTX {capability} {assembly.options_key(capability, fuses_sums=fuses_sums, flushes=flushes)}", text)
+    if (entry := disk_store.read_entry(name)) is not None:
+        with suppress(zlib.error, UnicodeDecodeError):
+            return zlib.decompress(entry).decode()
+    made = assembly.ptx(text, capability, fuses_sums=fuses_sums, flushes=flushes)
+    disk_store.keep(name, zlib.compress(made.encode(), 1))
+    return made
+
+
+__all__ = ["TRANSLATOR", "key", "load_or_translate", "ptx", "read", "serialize", "skip_reasons"]

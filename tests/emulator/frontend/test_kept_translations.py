@@ -139,6 +139,39 @@ def test_whatever_decides_a_translation_decides_its_name(monkeypatch: pytest.Mon
         assert kept_translations.key(text, **given) != before
 
 
+PTX_OPTIONS: dict[str, Any] = {"capability": 90, "fuses_sums": True, "flushes": True}
+CHANGED_PTX: dict[str, Callable[[pytest.MonkeyPatch, dict], str]] = {
+    "the program": lambda m, g: "\n",
+    "target": lambda m, g: g.update(capability=80) or "",
+    "fusion": lambda m, g: g.update(fuses_sums=False) or "",
+    "subnormals": lambda m, g: g.update(flushes=False) or "",
+    "ptxas": lambda m, g: m.setattr(kept_translations.assembly, "get_ptx_version_from_options", lambda *_: 84) or "",
+    "sources": CHANGED["sources"],
+    "Triton": CHANGED["Triton"],
+    "Triton's variables": CHANGED["Triton's variables"],
+    "no store": lambda m, g: m.setenv("BITVERDICT_TRANSLATIONS", "off") or "",  # as in sealed runs
+    "an entry that is no PTX": lambda m, g: m.setattr(kept_translations.disk_store, "read_entry", lambda name: b"foreign") or "",
+}
+
+
+@pytest.mark.parametrize("what", CHANGED_PTX)
+def test_a_later_process_makes_no_ptx_but_where_what_decides_it_changed(
+    store: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    _, found = product()
+    made: list[str] = []
+    assemble = kept_translations.assembly.ptx.__wrapped__
+    record = lambda *given, **named: (made.append(assemble(*given, **named)), made[-1])[1]
+    monkeypatch.setattr(kept_translations.assembly, "ptx", record)
+    ask = kept_translations.ptx.__wrapped__  # a process that has nothing in memory
+    program, options = found.launches[-1].program, dict(PTX_OPTIONS)
+    first = ask(program, **options)
+    assert ".entry product" in first and ask(program, **options) == first == made[0] and len(made) == 1
+    with monkeypatch.context() as patch:
+        more = CHANGED_PTX[what](patch, options)
+        assert ask(program + more.removesuffix("text"), **options) == made[-1] and len(made) == 2
+
+
 def test_the_digest_is_of_every_source_that_a_translation_rests_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = {path.name for path in kept_translations._sources()}
     assert {"translator.py", "floats.py", "scalar_ops.py", "threads.py", "convert.py", "architectures.py"} <= named
