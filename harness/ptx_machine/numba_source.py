@@ -64,6 +64,10 @@ def compile_function(function: Callable[..., None], signature: object, arch: str
     try:
         with patch("numba.cuda.dispatcher.get_current_device", lambda: device):
             text, _ = cuda.compile(function, types, cc=chip, device=False, abi="numba", fastmath=is_fast, lineinfo=True)
+    except AttributeError as error:
+        if "module 'numpy'" not in str(error):
+            raise
+        raise EmulatedFault("not modelled", f"Numba-CUDA with NumPy {np.__version__}: {error}") from error
     except NumbaError as error:
         raise BadArgument(f"Numba does not compile {function.__name__} for {', '.join(map(str, types))}:\n{error}") from error
     return text

@@ -17,9 +17,13 @@ import torch
 
 import bitverdict as bv
 from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.ptx_machine.numba_source import compile_function
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "ptx.md").read_text()
-needs_numba = pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+NO_NUMBA = "numba-cuda is not installed" * (
+    importlib.util.find_spec("numba_cuda") is None
+) or "NumPy has no row_stack, which numba-cuda asks for" * ("row_stack" not in dir(np))
+needs_numba = pytest.mark.skipif(bool(NO_NUMBA), reason=NO_NUMBA)
 needs_tilelang = pytest.mark.skipif(
     importlib.util.find_spec("tilelang") is None or shutil.which("nvcc") is None, reason="tilelang or nvcc is not installed"
 )
@@ -99,6 +103,44 @@ def test_what_numba_does_not_compile_is_told_in_its_words() -> None:
             bv.numba_kernel(kernel)[1, 1](torch.zeros(3))
         with pytest.raises(ValueError, match=r"a tensor of torch\.bfloat16"):
             bv.numba_kernel(kernel)[1, 1](torch.zeros(3, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "sentence"),
+    [
+        (
+            "module 'numpy' has no attribute 'row_stack'",
+            EmulatedFault,
+            r"not modelled: Numba-CUDA with NumPy [\d.]+: module 'numpy'",
+        ),
+        ("'array' object has no attribute 'x'", AttributeError, "'array' object has no attribute 'x'"),
+    ],
+)
+def test_numba_that_is_too_old_for_numpy_is_not_modelled(
+    said: str, error: type[Exception], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AttributeError(said)
+
+    names = (
+        "numba",
+        "numba.core",
+        "numba.core.errors",
+        "numba.cuda",
+        "numba.cuda.core",
+        "numba.cuda.core.sigutils",
+        "numba.cuda.dispatcher",
+    )
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    for name in names[1:]:
+        monkeypatch.setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], sys.modules[name], raising=False)
+    monkeypatch.setattr(sys.modules["numba.core.errors"], "NumbaError", RuntimeError, raising=False)
+    monkeypatch.setattr(sys.modules["numba.cuda.core.sigutils"], "normalize_signature", lambda _: ((), None), raising=False)
+    monkeypatch.setattr(sys.modules["numba.cuda.dispatcher"], "get_current_device", None, raising=False)
+    monkeypatch.setattr(sys.modules["numba.cuda"], "compile", refuse, raising=False)
+    with pytest.raises(error, match=sentence):
+        compile_function(refuse, (), "sm_80", False)
 
 
 @needs_tilelang
