@@ -129,7 +129,7 @@ def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess:
         "    print('loaded', sorted({'torch', 'numpy', 'hypothesis'} & set(sys.modules)), end=' ')\n"
         "    print('plugin', request.config.pluginmanager.hasplugin('bitverdict.harness.frontends.pytest_plugin'))\n"
     )
-    return python("-m", "pytest", "-q", "-s", "-p", "no:hypothesispytest", "-p", name, *words, cwd=folder)
+    return python("-m", "pytest", "-q", "-s", "-p", name, *words, cwd=folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 def test_the_plugin_does_nothing_until_it_is_asked(tmp_path: Path) -> None:

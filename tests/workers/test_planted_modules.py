@@ -35,7 +35,7 @@ def planted() -> list[str]:
     words = [sys.executable, "-P", "-c", "import sys; print(*sys.modules)"]
     at_start = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     names = [name for name in PLANTED if name not in at_start]
-    assert len(names) >= 20, names
+    assert 2 * len(names) > len(PLANTED), names
     return names
 
 

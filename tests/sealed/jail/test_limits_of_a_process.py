@@ -15,7 +15,7 @@ from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.sealed.jail.confine import THREADS
 from bitverdict.harness.sealed.jail.jail import Jail
 from bitverdict.harness.sealed.jail.policy import CANDIDATE, MIB
-from bitverdict.harness.sealed.jail.protections import ALWAYS, SECCOMP, Protections, protections
+from bitverdict.harness.sealed.jail.protections import ALWAYS, BUBBLEWRAP, SECCOMP, Protections, protections
 from tests.sealed.jail.test_confined_processes import started, told
 
 SMALL = replace(CANDIDATE, memory=64 * MIB, scratch=4 * MIB, file=2 * MIB, log=64 << 10)
@@ -125,8 +125,8 @@ def test_processes_that_a_policy_has_beside_it_are_no_excess() -> None:
 
 
 def test_processes_without_end_are_ended(roomy: Jail) -> None:
-    if os.getuid() == 0 and not roomy.protections.has(SECCOMP):
-        pytest.skip("without seccomp nothing bounds the processes of root at once: not tried on a machine that others use")
+    if os.getuid() == 0 and not roomy.protections.has(BUBBLEWRAP):
+        pytest.skip("without bubblewrap nothing ends the processes of root at once: not tried on a machine that others use")
     process, channel = started(roomy, "make_processes_without_end")
     begun = time.monotonic()
     assert process.end_sentence(100) or process.end()

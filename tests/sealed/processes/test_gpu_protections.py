@@ -99,6 +99,7 @@ def test_a_run_on_a_gpu_says_what_its_candidates_have_there(monkeypatch: pytest.
 
     left = choose_protections(ALL, refused_under(LANDLOCK)[0])
     monkeypatch.setattr(gpu_protections, "gpu_protections", lambda: left)
+    monkeypatch.setattr("bitverdict.harness.sealed.jail.protections.protections", lambda: ALL)
     first, second = sealing.protection([Source()], required=False).splitlines()
     assert first.startswith("sealed: ") and second.startswith("sealed on a GPU: ") and "landlock (a kernel cannot" in second
     with pytest.raises(UsageError, match="landlock"):
