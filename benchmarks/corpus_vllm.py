@@ -38,14 +38,20 @@ from benchmarks.corpus_sglang import (
 
 
 def prepare_platform() -> None:
-    """The platform is CUDA's where no NVML is, its extension empty; none at `kernels`, which a checkout of this project has."""
+    """The platform is CUDA's where no NVML is, its extensions empty: asked whether they have a kernel for a chip, they say no. There is
+    no module `kernels`, which a checkout of this project has."""
     sys.modules["vllm._C"] = sys.modules["kernels"] = None  # type: ignore[assignment]
-    sys.modules["vllm._C_stable_libtorch"] = ModuleType("vllm._C_stable_libtorch")
+    for name in ("vllm._C_stable_libtorch", "vllm.vllm_flash_attn._vllm_fa2_C"):
+        sys.modules[name] = ModuleType(name)
+    for question in ("scaled_mm_supports_fp8", "scaled_mm_supports_block_fp8", "scaled_mm_supports_fp4", "group_gemm_supported"):
+        EXTENSION.define(f"cutlass_{question}(int capability) -> bool")
+        EXTENSION.impl(f"cutlass_{question}", lambda _: False, "CompositeImplicitAutograd")
     platforms = importlib.import_module("vllm.platforms")
     platforms._current_platform = importlib.import_module("vllm.platforms.cuda").NonNvmlCudaPlatform()
     importlib.import_module("vllm.lora.ops.triton_ops")
 
 
+EXTENSION = torch.library.Library("_C", "FRAGMENT")
 VLLM = Package("vllm", "0.33.0", needs=NEEDS, prepare=prepare_platform)
 ENTRIES: list[Entry] = []
 OPS, LAYERS, FLA = "v1.attention.ops", "model_executor.layers", "third_party.flash_linear_attention.ops"
