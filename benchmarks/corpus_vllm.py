@@ -38,8 +38,8 @@ from benchmarks.corpus_sglang import (
 
 
 def prepare_platform() -> None:
-    """The platform is CUDA's where no NVML is, its extensions empty: asked whether they have a kernel for a chip, they say no. There is
-    no module `kernels`, which a checkout of this project has."""
+    """The platform is CUDA's where no NVML is, its extensions empty: asked whether they have a kernel for a chip, they say no.
+    There is no module `kernels`, which a checkout of this project has."""
     sys.modules["vllm._C"] = sys.modules["kernels"] = None  # type: ignore[assignment]
     for name in ("vllm._C_stable_libtorch", "vllm.vllm_flash_attn._vllm_fa2_C"):
         sys.modules[name] = ModuleType(name)

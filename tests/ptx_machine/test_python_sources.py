@@ -122,15 +122,8 @@ def test_numba_that_is_too_old_for_numpy_is_not_modelled(
     def refuse(*_: object, **__: object) -> None:
         raise AttributeError(said)
 
-    names = (
-        "numba",
-        "numba.core",
-        "numba.core.errors",
-        "numba.cuda",
-        "numba.cuda.core",
-        "numba.cuda.core.sigutils",
-        "numba.cuda.dispatcher",
-    )
+    parts = "", ".core", ".core.errors", ".cuda", ".cuda.core", ".cuda.core.sigutils", ".cuda.dispatcher"
+    names = [f"numba{part}" for part in parts]
     for name in names:
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     for name in names[1:]:
