@@ -256,7 +256,7 @@ def test_ctrl_c_while_modules_are_imported_is_quiet(part: str, text: str, tmp_pa
     assert run.wait(600) == 3 and time.monotonic() - begun < 60
     out, error = run.communicate(timeout=600)
     if not out:
-        assert error == "cancelled before anything was judged\n"
+        assert error in ("cancelled before anything was judged\n", "cancelled\n")  # the second: the command had begun, and no case
     else:  # a slow look at the processes lets the run judge some cases first: it tells of them
         assert "cancelled" in out + error and "Traceback" not in out + error
 
