@@ -47,6 +47,22 @@ def counted(a, out, n, BLOCK: tl.constexpr, WIDE: tl.constexpr):
 
 
 @triton.jit
+def single(a, out, n, BLOCK: tl.constexpr, WIDE: tl.constexpr):
+    """A tile of one element that becomes a scalar; it is not loaded where it is stored wrongly."""
+    at = tl.arange(0, 1)
+    x = tl.load(a + at, mask=at >= n).item()
+    tl.store(out, x + 1, mask=n < WIDE * BLOCK)
+
+
+@triton.jit
+def chosen(a, out, n, BLOCK: tl.constexpr, WIDE: tl.constexpr):
+    """A scalar that another scalar chooses."""
+    at = tl.arange(0, BLOCK)
+    largest_word = tl.max(tl.load(a + at, mask=at < n))
+    tl.store(out, tl.where(n < WIDE * BLOCK, largest_word, 7))
+
+
+@triton.jit
 def scanned(a, out, n, BLOCK: tl.constexpr, WIDE: tl.constexpr):
     """Right ahead, for the lanes that were loaded come first; wrong from behind."""
     at = tl.arange(0, BLOCK)

@@ -289,7 +289,7 @@ def lanes_of_select(added_axes: int, condition: Any, of_condition: Lanes, yes_la
 
 def _with_axes(value: np.ndarray | bool, axes: int) -> np.ndarray:
     """`value` with as many `axes` of one element behind its own."""
-    return np.asarray(value, np.bool_).reshape(*np.shape(value), *[1] * axes)
+    return np.asarray(value, np.bool_).reshape((*np.shape(value), *[1] * axes))
 
 
 def lanes_of_logic(absorbing: bool, a: Any, of_a: Lanes, b: Any, of_b: Lanes) -> Lanes:
@@ -337,7 +337,7 @@ def lanes_of_move(name: str, before: tuple[int, ...], after: tuple[int, ...], or
     if name == "tt.trans":
         return full_lanes[0].transpose(*range(len(rows)), *(len(rows) + axis for axis in order))
     if prod(before) == prod(after):
-        return full_lanes[0].reshape(*rows, *after)
+        return full_lanes[0].reshape((*rows, *after))
     return np.broadcast_to(_with_axes(full_lanes[0], len(after) - len(before)), (*rows, *after))
 
 

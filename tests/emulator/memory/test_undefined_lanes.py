@@ -64,7 +64,7 @@ def launch(name: str, wide: bool, arch: str = "sm_90") -> list[str]:
 
 TWINS = [
     "elementwise", "carried", "largest", "counted", "scanned", "scanned_back", "indexed", "added", "branched", "turned",
-    "described",
+    "described", "single", "chosen",
 ]  # fmt: skip
 
 
