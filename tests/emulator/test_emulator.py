@@ -198,6 +198,37 @@ def test_host_descriptors_are_tma_where_there_is_tma_and_pointers_else(arch, sch
     assert ("ttng.async_tma_copy_global_to_local" in device.launches[-1].operations) == (arch != "sm_80")
 
 
+def paged(arch: str, count: int, schedule: str = "eager", rewrite=None) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `paged_product` of `count` pages gives, and what it should."""
+    generator = torch.Generator().manual_seed(count)
+    a, pages = (torch.randint(-3, 4, shape, generator=generator).half() for shape in ((16, 16), (5, 16, 64)))
+    table, out = torch.tensor([3, 0, 4, 1], dtype=torch.int32), torch.full((16, 64), 77.0)
+    with emulated(arch, schedule, options=LaunchOptions(rewrite=rewrite)):
+        kernels.paged_product[(1,)](a, pages, table, out, count, SIZE=16, COLUMNS=64, num_stages=3)
+    return out, a.float() @ pages[table[:count]].float().sum(0)
+
+
+@pytest.mark.parametrize("schedule", ["eager", "latest"])
+@pytest.mark.parametrize("count", [0, 1, 4])
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_a_descriptor_that_no_copy_goes_through_need_not_be_made(arch, count, schedule):
+    """The compiler runs ahead of the loop: it makes a page's descriptor under the predicate of its copy, and takes its address
+    without one."""
+    out, expected = paged(arch, count, schedule)
+    assert torch.equal(out, expected)
+
+
+@pytest.mark.parametrize(
+    ("removed", "outcome"), [("tensormap_create", "uninitialised read"), ("tensormap_fenceproxy_acquire", "race")]
+)
+def test_a_copy_through_a_descriptor_that_is_not_ready_fails_by_name(removed, outcome):
+    line = re.compile(rf'^\s*"ttng.{removed}"\(.*\n', re.MULTILINE)
+    with pytest.raises(EmulatedFault, match=r"ttng.async_tma_copy_global_to_local: no ") as caught:
+        paged("sm_90", 4, rewrite=lambda text: line.sub("", text))
+    assert caught.value.outcome == outcome
+    assert torch.equal(*paged("sm_90", 0, rewrite=lambda text: line.sub("", text)))  # no copy goes through one
+
+
 def test_a_drawn_schedule_repeats_itself():
     a, b = operands("fp16", 128, 128, 256)
     said = []

@@ -176,6 +176,19 @@ def integer_product(a, b, c, out, SIZE: tl.constexpr, K: tl.constexpr):
 
 
 @triton.jit
+def paged_product(a, pages, table, out, count, SIZE: tl.constexpr, COLUMNS: tl.constexpr):
+    """The sum of a (SIZE, SIZE) times each page (SIZE, COLUMNS) that the table names, each page through a descriptor of its own."""
+    rows, columns = tl.arange(0, SIZE), tl.arange(0, COLUMNS)
+    left = tl.load(a + rows[:, None] * SIZE + rows[None, :])
+    total = tl.zeros((SIZE, COLUMNS), tl.float32)
+    for page in range(count):
+        place = pages + tl.load(table + page).to(tl.int64) * SIZE * COLUMNS
+        described = tl.make_tensor_descriptor(place, [SIZE, COLUMNS], [COLUMNS, 1], [SIZE, COLUMNS])
+        total = tl.dot(left, described.load([0, 0]), total)
+    tl.store(out + rows[:, None] * COLUMNS + columns[None, :], total)
+
+
+@triton.jit
 def descriptor_rows(table, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """out = the first tile of `table`, a host tensor descriptor of (ROWS, COLUMNS)."""
     at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]

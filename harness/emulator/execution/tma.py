@@ -18,7 +18,7 @@ from bitverdict.harness.emulator.memory.global_memory import BulkLanding
 from bitverdict.harness.emulator.memory.global_order import BULK
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.real_shadows import round_shadow_words
-from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
+from bitverdict.harness.emulator.memory.tensor_maps import AnyDescriptor, Descriptor, check_alignment, check_sign
 from bitverdict.harness.emulator.memory.undefined_lanes import note_dependence
 from bitverdict.harness.emulator.numerics.enclosures import Enclosure, enclosure_of_copy, keys, note_store, words_of
 
@@ -36,7 +36,7 @@ class Tma:
     def load(
         self,
         op: Operation,
-        descriptor: Descriptor,
+        descriptor: AnyDescriptor,
         starts: tuple[int, ...],
         barrier: View,
         target: View,
@@ -47,16 +47,17 @@ class Tma:
         """A tile into shared memory; its bytes, those outside the tensor included, are counted by `barrier`. It is dealt out to as
         many `ctas`, each of which counts its own. `multicast`: one CTA writes the copies of others too."""
         if when:
-            check_alignment(op, starts[-1], descriptor.itemsize)
+            tensor_map = descriptor.looked_up(op)
+            check_alignment(op, starts[-1], tensor_map.itemsize)
             lead = (1,) * (len(starts) - len(target.shape))
-            self._load(op, TMA_LOAD, descriptor, *descriptor.box(starts, (*lead, *target.shape)), barrier, target, ctas)
+            self._load(op, TMA_LOAD, tensor_map, *tensor_map.box(starts, (*lead, *target.shape)), barrier, target, ctas)
             if multicast:
                 self.cta.cluster.hold(op, target, writes=True, needs=CLUSTER)
 
     def load_pixels(
         self,
         op: Operation,
-        descriptor: Descriptor,
+        descriptor: AnyDescriptor,
         starts: tuple[int, ...],
         offsets: tuple[int, ...],
         barrier: View,
@@ -65,18 +66,20 @@ class Tma:
     ) -> None:
         """A column of pixels into shared memory (im2col mode), (pixels, channels). Offsets are unsigned."""
         if when:
-            check_alignment(op, starts[-1], descriptor.itemsize)
+            tensor_map = descriptor.looked_up(op)
+            check_alignment(op, starts[-1], tensor_map.itemsize)
             moved = [offset % (1 << 16) for offset in offsets]
-            self._load(op, TMA_LOAD, descriptor, *descriptor.columns(starts, moved, *target.shape), barrier, target)
+            self._load(op, TMA_LOAD, tensor_map, *tensor_map.columns(starts, moved, *target.shape), barrier, target)
 
     def gather(
-        self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, barrier: View, target: View, when: Any,
+        self, op: Operation, descriptor: AnyDescriptor, rows: np.ndarray, column: int, barrier: View, target: View, when: Any,
         ctas: int = 1, multicast: bool = False,
     ) -> None:  # fmt: skip
         """Chosen rows into shared memory, from `column` on; `ctas` and `multicast` as of `load`."""
         if when:
-            check_alignment(op, column, descriptor.itemsize)
-            self._load(op, TMA_GATHER, descriptor, *descriptor.rows(rows, column, target.shape[-1]), barrier, target, ctas)
+            tensor_map = descriptor.looked_up(op)
+            check_alignment(op, column, tensor_map.itemsize)
+            self._load(op, TMA_GATHER, tensor_map, *tensor_map.rows(rows, column, target.shape[-1]), barrier, target, ctas)
             if multicast:
                 self.cta.cluster.hold(op, target, writes=True, needs=CLUSTER)
 
@@ -109,23 +112,25 @@ class Tma:
 
         self.flights.issue(flight, land)
 
-    def store(self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], source: View) -> None:
+    def store(self, op: Operation, descriptor: AnyDescriptor, starts: tuple[int, ...], source: View) -> None:
         """A tile from shared memory; nothing is written outside the tensor but what is left of a row's last 16 bytes."""
-        check_alignment(op, starts[-1], descriptor.itemsize)
+        tensor_map = descriptor.looked_up(op)
+        check_alignment(op, starts[-1], tensor_map.itemsize)
         check_sign(op, starts, "coordinates")
         lead = (1,) * (len(starts) - len(source.shape))
-        self._store(op, TMA_STORE, *descriptor.store_view.box(starts, (*lead, *source.shape)), source)
+        self._store(op, TMA_STORE, *tensor_map.store_view.box(starts, (*lead, *source.shape)), source)
 
-    def scatter(self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, source: View) -> None:
+    def scatter(self, op: Operation, descriptor: AnyDescriptor, rows: np.ndarray, column: int, source: View) -> None:
         """Rows of shared memory to chosen rows. Nothing orders two rows that go to one place: the schedule does."""
-        check_alignment(op, column, descriptor.itemsize)
+        tensor_map = descriptor.looked_up(op)
+        check_alignment(op, column, tensor_map.itemsize)
         check_sign(op, [column], "column")
         check_sign(op, [int(np.min(rows, initial=0))], "row")
-        reached = rows[(rows >= 0) & (rows < descriptor.shape[0])]
+        reached = rows[(rows >= 0) & (rows < tensor_map.shape[0])]
         if np.unique(reached).size != reached.size:
             self.cta.notes.add(Note(Advice.DUPLICATE_ROWS, op.location))
-            self._differing_rows(op, rows, (rows >= 0) & (rows < descriptor.shape[0]), source)
-        self._store(op, TMA_SCATTER, *descriptor.store_view.rows(rows, column, source.shape[-1]), source, np.array(rows))
+            self._differing_rows(op, rows, (rows >= 0) & (rows < tensor_map.shape[0]), source)
+        self._store(op, TMA_SCATTER, *tensor_map.store_view.rows(rows, column, source.shape[-1]), source, np.array(rows))
 
     def _differing_rows(self, op: Operation, rows: np.ndarray, inside: np.ndarray, source: View) -> None:
         """Two rows of one scatter that go to one place: nothing orders them, a race where they differ and that matters."""

@@ -8,7 +8,7 @@ store must not begin at a negative coordinate (PTX ISA, cp.async.bulk.tensor; `b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +53,9 @@ class Descriptor:
     nan_padding: bool = False
     to_tf32: bool = False  # each fp32 element is rounded as it is loaded (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32)
     pixels: PixelBox | None = None  # of im2col mode; the axes are then batch, spatial ones, channels
+
+    def looked_up(self, _op: Operation) -> Descriptor:
+        return self
 
     def box(self, starts: Sequence[int], sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
         """(addresses, which lie inside or None for all) of the box at `starts`; both of shape `sizes` without leading ones kept."""
@@ -128,6 +131,29 @@ class Descriptor:
                 {"operation": op.brief},
             )
         return np.array(word, f"u{dtype.itemsize}").view(dtype)
+
+
+@dataclass(frozen=True)
+class PlacedDescriptor:
+    """What lies at `place` in scratch memory, as one of `maps`: known once a copy goes through it. A compiler that runs ahead of a
+    loop takes the address of a descriptor that it makes, and copies through, under a predicate."""
+
+    maps: Mapping[int, Descriptor]
+    unfenced_maps: Set[int]
+    place: int
+
+    def looked_up(self, op: Operation) -> Descriptor:
+        """The descriptor that `op` goes through, which must have been made, and fenced, by this program."""
+        if self.place not in self.maps:
+            message = f"{op.name}: no descriptor was made where it looks for one"
+            raise EmulatedFault("uninitialised read", message, op.location, {"operation": op.brief})
+        if self.place in self.unfenced_maps:
+            message = f"{op.name}: no fence.proxy.tensormap since the descriptor was written"
+            raise EmulatedFault("race", message, op.location, {"operation": op.brief})
+        return self.maps[self.place]
+
+
+AnyDescriptor = Descriptor | PlacedDescriptor
 
 
 def check_alignment(op: Operation, coordinate: int, itemsize: int) -> None:

@@ -7,7 +7,7 @@ from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
-from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor
+from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor, PlacedDescriptor
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 SCRATCH = 1 << 62  # addresses that no tensor has
@@ -81,15 +81,8 @@ def fence_map(m: Cta, op: Operation, place: int) -> None:
 @lowers("ttng.reinterpret_tensor_descriptor")
 def as_descriptor(t: Translator, op: Operation) -> None:
     (place,) = t.operands(op, "place")
-    t.machine(op, find_descriptor, place)
+    t.machine(op, descriptor_at, place)
 
 
-def find_descriptor(m: Cta, op: Operation, place: int) -> Descriptor:
-    """The descriptor at `place`, which must have been made, and fenced, by this program."""
-    if place not in m.tensor_maps:
-        raise EmulatedFault("uninitialised read", f"{op.name}: no descriptor was made there", op.location, {"operation": op.brief})
-    if place in m.unfenced_maps:
-        raise EmulatedFault(
-            "race", f"{op.name}: no fence.proxy.tensormap since the descriptor was written", op.location, {"operation": op.brief}
-        )
-    return m.tensor_maps[place]
+def descriptor_at(m: Cta, _op: Operation, place: int) -> PlacedDescriptor:
+    return PlacedDescriptor(m.tensor_maps, m.unfenced_maps, place)

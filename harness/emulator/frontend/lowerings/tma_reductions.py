@@ -21,7 +21,7 @@ from bitverdict.harness.emulator.frontend.translator import NotModelled, Transla
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
 from bitverdict.harness.emulator.memory.real_updates import RealUpdate, combine_unknowns
-from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
+from bitverdict.harness.emulator.memory.tensor_maps import AnyDescriptor, check_alignment, check_sign
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.real_values import EXTREMES, add
@@ -82,13 +82,14 @@ def rounds(m: Cta, op: Operation) -> None:
     m.notes.add(Note(Advice.ATOMIC_SUM, op.location))
 
 
-def combine(m: Cta, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], source: View, update: Callable) -> None:
+def combine(m: Cta, op: Operation, descriptor: AnyDescriptor, starts: tuple[int, ...], source: View, update: Callable) -> None:
     """A tile of shared memory is combined with that of global memory at `starts`, where it lies inside the tensor, and in what is
     left of a row's last 16 bytes."""
-    check_alignment(op, starts[-1], descriptor.itemsize)
+    tensor_map = descriptor.looked_up(op)
+    check_alignment(op, starts[-1], tensor_map.itemsize)
     check_sign(op, starts, "coordinates")
     sizes = (*(1,) * (len(starts) - len(source.shape)), *source.shape)
-    addresses, inside = descriptor.store_view.box(starts, sizes)
+    addresses, inside = tensor_map.store_view.box(starts, sizes)
     agent = m.state.agent
     flight = m.onchip.begin(op, TMA_REDUCE, reads=(source,))
     landings = m.memory.issue_update(op, addresses, inside, source.dtype.itemsize, agent)
