@@ -8,7 +8,8 @@ bits differ.
 
 Source: Triton 3.9, lowering of `tt.dot` on a version 2 MMA layout; read off the PTX of an e4m3 product that is widened to fp16
 (k_width 4): of each 32 elements the first instruction gets those with k modulo 4 in {0, 1}, the second those in {2, 3}. It is
-the grouping that ptxas gives fp8 `mma.sync` on sm_90."""
+the grouping that ptxas gives fp8 `mma.sync` on sm_90. Of 16 elements alone, the fewest that Triton takes, one instruction gets
+the former as its first half and the latter as its second."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ import numpy as np
 def instruction_order(k: int, bits: int, k_width: int) -> np.ndarray:
     """(k,) positions in the order the instructions take them, for elements of `bits` bits; the identity where k_width * bits <= 32.
 
-    `k` must be a whole number of groups of 8 * k_width elements (one load of a row by a quad of threads, for both halves):
-    ValueError otherwise."""
+    `k` must be a whole number of groups of 8 * k_width elements (one load of a row by a quad of threads, for both halves), or half
+    a group, of which a thread has one load, whose registers feed both halves in turn: ValueError otherwise."""
     per_register = max(32 // bits, 1)  # consecutive elements of a thread in one instruction
     if k_width <= per_register:
         return np.arange(k)
-    group = 8 * k_width
+    group = 4 * k_width if k == 4 * k_width else 8 * k_width
     if k % group or k_width % per_register:
         raise ValueError(
-            f"k={k}, k_width={k_width}: k must be a multiple of {group} and k_width of {per_register}; pad k with zeros"
+            f"k={k}, k_width={k_width}: k must be a multiple of {8 * k_width} and k_width of {per_register}; pad k with zeros"
         )
     places = np.arange(k).reshape(
-        k // group, 8, k_width // per_register, per_register
-    )  # (groups, thread and half, instruction, element)
+        k // group, group // k_width, k_width // per_register, per_register
+    )  # (groups, thread and half, register, element)
     return places.transpose(0, 2, 1, 3).reshape(k)  # (k,)
 
 

@@ -19,6 +19,7 @@ from bitverdict.harness.ptx_machine.below_the_tile_program import PtxTwin
 from bitverdict.harness.session.tally import Tally
 from tests.support.fusion_kernels import probe
 from tests.support.ptx_results import SM_80, SM_90, required_case, results, rewritten
+from tests.support.tile_kernels import widened_product
 
 WAIT = "mbarrier.try_wait.parity.shared::cta.b64"
 
@@ -117,6 +118,32 @@ def test_lanes_that_store_other_words_leave_an_h100s(is_told: bool, said: str, m
     assert any("lanes of a warp store different words" in each for each in device.advice) == sums_by_tree()
     said = said if sums_by_tree() else ""
     assert [said in each.difference and bool(said) == bool(each.difference) for each in twin.results] == [True]
+
+
+OPERANDS = r"\{ (%r\d+), (%r\d+), (%r\d+), (%r\d+) \}, \{ (%r\d+), (%r\d+) \}, \{"  # of mma.sync, in front of its accumulator
+
+
+@pytest.mark.parametrize("k", [16, 32])
+@pytest.mark.parametrize("wide", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(
+    ("arch", "narrow"),
+    [("sm_80", torch.float8_e5m2), ("sm_80", torch.int8), ("sm_90", torch.float8_e4m3fn), ("sm_100", torch.float8_e4m3fn)],
+)
+def test_a_widened_product_takes_k_as_its_ptx_does(arch: str, narrow: torch.dtype, wide: torch.dtype, k: int) -> None:
+    """Of 16 elements a quad of threads holds each once, of 32 twice as many. Where an instruction sums its halves one after
+    another, as on sm_80, a PTX with the halves exchanged leaves other words; where it sums them at once, the same."""
+    generator = torch.Generator().manual_seed(k)
+    a, b = (
+        torch.randn(shape, generator=generator) * 2.0 ** torch.randint(-4, 5, shape, generator=generator)
+        for shape in ((16, k), (k, 16))
+    )
+    exchanged = rewritten(OPERANDS, r"{ \3, \4, \1, \2 }, { \6, \5 }, {")
+    for rewrite, is_alike in ((str, True), (exchanged, arch != "sm_80")):
+        twin, out = PtxTwin(rewrite=rewrite), torch.zeros(16, 16)
+        with emulated(arch, options=LaunchOptions(probes=(twin,))) as device:
+            widened_product[(1,)](a.to(wide), b.to(narrow), out, SIZE=16, K=k, num_warps=1)
+        assert device.launches[-1].instructions == {"mma.sync"}
+        assert [(each.words, each.not_run, not each.difference) for each in twin.results] == [(256, "", is_alike)]
 
 
 @triton.jit

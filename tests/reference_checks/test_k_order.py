@@ -16,6 +16,12 @@ def test_the_first_instruction_takes_the_low_register_of_every_thread() -> None:
     ]  # fmt: skip
 
 
+def test_of_half_a_group_one_instruction_takes_both_registers_of_every_thread() -> None:
+    """By hand: 16 of fp16 are one m16n8k16, 16 of tf32 two m16n8k8, in loads of four."""
+    assert instruction_order(16, 16, 4).tolist() == [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]
+    assert instruction_order(16, 32, 4).tolist() == [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]
+
+
 @pytest.mark.parametrize(("k", "bits", "width"), [(16, 16, 2), (32, 8, 4), (8, 32, 1), (64, 16, 1)])
 def test_registers_that_one_instruction_reads_at_once_leave_k_ascending(k: int, bits: int, width: int) -> None:
     assert np.array_equal(instruction_order(k, bits, width), np.arange(k))
@@ -38,7 +44,7 @@ def test_it_is_the_grouping_that_ptxas_gives_fp8_on_hopper() -> None:
     assert tuple(order[16:]) == high
 
 
-@pytest.mark.parametrize(("k", "width"), [(16, 4), (32, 3)])
+@pytest.mark.parametrize(("k", "width"), [(8, 4), (24, 4), (48, 4), (32, 3)])
 def test_a_k_that_does_not_fill_the_registers_is_refused(k: int, width: int) -> None:
     with pytest.raises(ValueError, match="must be a multiple"):
         instruction_order(k, 16, width)

@@ -247,6 +247,15 @@ def batched_product(a, b, out, BATCH: tl.constexpr, SIZE: tl.constexpr, K: tl.co
 
 
 @triton.jit
+def widened_product(a, b, out, SIZE: tl.constexpr, K: tl.constexpr):
+    """a (SIZE, K) times b (K, SIZE), which is widened to the type of a."""
+    at, steps = tl.arange(0, SIZE), tl.arange(0, K)
+    left = tl.load(a + at[:, None] * K + steps[None, :])
+    right = tl.load(b + steps[:, None] * SIZE + at[None, :]).to(left.dtype)
+    tl.store(out + at[:, None] * SIZE + at[None, :], tl.dot(left, right))
+
+
+@triton.jit
 def descriptor_combined(table, source, KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """table, below row 2, combined with each program's tile of source (programs, ROWS, COLUMNS)."""
     at = tl.program_id(0) * ROWS * COLUMNS + tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
