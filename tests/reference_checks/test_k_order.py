@@ -16,7 +16,7 @@ def test_the_first_instruction_takes_the_low_register_of_every_thread() -> None:
     ]  # fmt: skip
 
 
-def test_of_half_a_group_one_instruction_takes_both_registers_of_every_thread() -> None:
+def test_of_half_a_group_one_instruction_takes_both_registers() -> None:
     """By hand: 16 of fp16 are one m16n8k16, 16 of tf32 two m16n8k8, in loads of four."""
     assert instruction_order(16, 16, 4).tolist() == [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]
     assert instruction_order(16, 32, 4).tolist() == [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]
