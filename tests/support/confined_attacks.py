@@ -37,9 +37,11 @@ def run_all(channel: socket.socket, given: dict) -> None:
 
 
 def called(name: str, *arguments: object) -> int:
-    """The system call by its name; raises what it answers."""
+    """The system call by its name; raises what it answers. A number is as wide as the kernel reads it: the last one lies on the
+    stack, where the upper half of an int is whatever lay there."""
     ctypes.set_errno(0)
-    answer = _libc.syscall(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name), *arguments)
+    words = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    answer = _libc.syscall(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name), *words)
     if answer < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return answer
