@@ -12,6 +12,7 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.emulator.releases import RELEASES, installed_release
 from bitverdict.harness.model.triton_release import has_tcgen05_int8
 from bitverdict.reference import tensor_core
 from tests.support import tile_kernels as kernels
@@ -204,7 +205,12 @@ def paged(arch: str, count: int, schedule: str = "eager", rewrite=None) -> tuple
     a, pages = (torch.randint(-3, 4, shape, generator=generator).half() for shape in ((16, 16), (5, 16, 64)))
     table, out = torch.tensor([3, 0, 4, 1], dtype=torch.int32), torch.full((16, 64), 77.0)
     with emulated(arch, schedule, options=LaunchOptions(rewrite=rewrite)):
-        kernels.paged_product[(1,)](a, pages, table, out, count, SIZE=16, COLUMNS=64, num_stages=3)
+        try:
+            kernels.paged_product[(1,)](a, pages, table, out, count, SIZE=16, COLUMNS=64, num_stages=3)
+        except RuntimeError as error:
+            if str(error) != "PassManager::run failed" or installed_release().numbers >= RELEASES[-1].numbers:
+                raise
+            pytest.skip(f"triton {triton.__version__} pipelines no loop that makes descriptors")
     return out, a.float() @ pages[table[:count]].float().sum(0)
 
 
