@@ -169,10 +169,11 @@ def judge_units(units: Sequence[Unit], pool: WorkerPool, part: Path, folder: Pat
 
 
 def without_places(text: str, folder: Path) -> str:
-    """`text` without what is another in each run: the folders that sources were written to, `folder` among them, addresses of
-    memory, and which tensor lies nearest to one."""
-    for written in (re.escape(str(folder)), rf"{re.escape(str(state_directory()))}/replayed/\w+"):
+    """`text` without what is another in each run: the folders that sources were written to, `folder` among them, the checkout's,
+    addresses of memory, how far apart two are, and which tensor lies nearest to one."""
+    for written in (re.escape(str(folder)), rf"{re.escape(str(state_directory()))}/replayed/\w+", re.escape(str(ROOT))):
         text = re.sub(rf"{written}/?", "", text)
+    text = re.sub(r"\b\d{1,3}(,\d{3}){4,} elements", "FAR elements", text)
     text = re.sub(r"\b0x[0-9a-f]{12}\b", "ADDRESS", text)
     return re.sub(r" \(nearest: [^)]*\)", "", text)
 

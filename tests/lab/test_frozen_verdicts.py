@@ -22,7 +22,7 @@ from bitverdict.harness.lab.frozen_verdicts import (
     without_places,
     write_records,
 )
-from bitverdict.harness.model.paths import state_directory
+from bitverdict.harness.model.paths import ROOT, state_directory
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 STEM = "softmax"
@@ -136,6 +136,8 @@ def test_what_differs_in_each_run_is_taken_out_and_words_are_not() -> None:
         f"{state_directory()}/replayed/0a1b/x.py:3 read at 0x7f5109cda100 (nearest: x, -8 bytes), {folder}/softmax.py:2 {folder} "
     )
     assert without_places(said, folder) == "x.py:3 read at ADDRESS, softmax.py:2  "
+    far = f"File {ROOT}/kernels/softmax.py, line 3: read 23,671,630,609,504 elements before c, 4,294,967,296 elements of y"
+    assert without_places(far, folder) == "File kernels/softmax.py, line 3: read FAR elements before c, 4,294,967,296 elements of y"
     assert without_places("0x7ff8000000000000 for 0x3c00", folder) == "0x7ff8000000000000 for 0x3c00"
 
 
