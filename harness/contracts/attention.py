@@ -16,6 +16,7 @@ from bitverdict.harness.contracts.base.single_config import Fields, KernelContra
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, dot_plan, words_rest_on
+from bitverdict.harness.contracts.oracle.row_mathematics import Formula
 from bitverdict.harness.model.architectures import architecture, is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
@@ -134,14 +135,17 @@ class AttentionContract(KernelContract):
         dq, dk, dv = self.module.attention_backward(*operands, o, lse, tensors["do"], **settings)
         return {"o": o, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
 
+    def formula(self, case: Case) -> Formula:
+        p = case.problem
+        keywords, formats = {"scale": p.scale, "causal": p.causal, "dtype": p.dtype}, {"o": p.dtype, "lse": "fp32"}
+        if p.backward and not case.launcher:
+            formats |= dict.fromkeys(("dq", "dk", "dv"), p.dtype)
+            return Formula(row_mathematics.attention_with_gradients, ("q", "k", "v", "do"), formats, keywords)
+        return Formula(row_mathematics.attention, ("q", "k", "v"), formats, keywords)
+
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if case.launcher or is_amd(target.arch):
-            p, given = case.problem, [operands[name] for name in ("q", "k", "v")]
-            named, formats = {"scale": p.scale, "causal": p.causal, "dtype": p.dtype}, {"o": p.dtype, "lse": "fp32"}
-            if p.backward and not case.launcher:
-                given, formats = [*given, operands["do"]], formats | dict.fromkeys(("dq", "dk", "dv"), p.dtype)
-                return row_mathematics.trace_outputs(row_mathematics.attention_with_gradients, given, formats, target.arch, **named)
-            outputs = row_mathematics.trace_outputs(row_mathematics.attention, given, formats, target.arch, **named)
+            outputs = self.formula(case).expected(operands, target.arch)
             return outputs[:1] if case.launcher else outputs
         p, (tiles, basis) = case.problem, _tiles(case, target.arch)
         q, k, v = (np.ascontiguousarray(operands[name].codes) for name in ("q", "k", "v"))

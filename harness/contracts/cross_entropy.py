@@ -13,6 +13,7 @@ from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, 
 from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand, empty, results_by_name
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import row_mathematics
+from bitverdict.harness.contracts.oracle.row_mathematics import Formula
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -105,16 +106,17 @@ class CrossEntropyContract(RowContract):
         dx = call_launcher(self.module.cross_entropy_backward, x, targets, results["lse"], tensors["g"], **gradient)
         return results | {"dx": dx}
 
+    def formula(self, case: Case) -> Formula:
+        formats = {"loss": "fp32", "lse": "fp32"}
+        keywords = {"smoothing": case.problem.smoothing, "ignore_index": case.problem.ignore_index}
+        if case.problem.backward and not case.launcher:
+            formats |= {"dx": case.problem.dtype}
+            return Formula(row_mathematics.cross_entropy_with_gradient, ("x", "targets", "g"), formats, keywords)
+        return Formula(row_mathematics.cross_entropy, ("x", "targets"), formats, keywords)
+
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if self.has_bound(case, target):
-            inputs, formats = [operands["x"], operands["targets"]], {"loss": "fp32", "lse": "fp32"}
-            keywords = {"smoothing": case.problem.smoothing, "ignore_index": case.problem.ignore_index}
-            if case.problem.backward and not case.launcher:
-                inputs, formats = [*inputs, operands["g"]], formats | {"dx": case.problem.dtype}
-                return row_mathematics.trace_outputs(
-                    row_mathematics.cross_entropy_with_gradient, inputs, formats, target.arch, **keywords
-                )
-            return row_mathematics.trace_outputs(row_mathematics.cross_entropy, inputs, formats, target.arch, **keywords)
+            return self.formula(case).expected(operands, target.arch)
         p, c = case.problem, case.config
         x, targets = widen_to_fp32(operands["x"], target.arch), operands["targets"].codes
         order = RowSum(c.block, c.per_thread, c.num_warps, int(target.arch.removeprefix("sm_")), chain=not sums_by_tree())

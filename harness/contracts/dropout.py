@@ -12,6 +12,7 @@ import bitverdict.kernels.dropout
 from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widen_to_fp32
 from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand
 from bitverdict.harness.contracts.oracle import row_mathematics
+from bitverdict.harness.contracts.oracle.row_mathematics import Formula
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -77,12 +78,14 @@ class DropoutContract(RowContract):
             found["dx"] = call_launcher(self.module.dropout_backward, tensors["dy"], p.key, **settings)
         return found
 
+    def formula(self, case: Case) -> Formula:
+        """Of the forward pass."""
+        keywords = {"key": case.problem.key, "p": case.problem.p}
+        return Formula(row_mathematics.dropout, ("x",), {"y": case.problem.dtype}, keywords)
+
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if case.launcher:
-            named = {"key": case.problem.key, "p": case.problem.p}
-            return row_mathematics.trace_outputs(
-                row_mathematics.dropout, [operands["x"]], {"y": case.problem.dtype}, target.arch, **named
-            )
+            return self.formula(case).expected(operands, target.arch)
         p = case.problem
         asked = {"y": "x", "dx": "dy"} if p.backward and not case.launcher else {"y": "x"}
         return [

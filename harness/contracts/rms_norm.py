@@ -10,10 +10,10 @@ import bitverdict.kernels.rms_norm
 from bitverdict.harness.contracts.base.row_contract import DTYPES, LAYOUTS, RowContract, output, row_sum, widen_to_fp32
 from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand, results_by_name
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
+from bitverdict.harness.contracts.oracle import row_mathematics
+from bitverdict.harness.contracts.oracle.row_mathematics import Formula
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
-from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.row_functions import rms_norm, rms_norm_backward
 
@@ -61,15 +61,16 @@ class RmsNormContract(RowContract):
         dx, dw = call_launcher(self.module.rms_norm_backward, x, w, results["r"], dy, **settings)
         return results | {"dx": dx, "dw": dw}
 
+    def formula(self, case: Case) -> Formula:
+        formats, eps = {"y": case.problem.dtype, "r": "fp32"}, {"eps": self.module.EPS}
+        if case.problem.backward and not case.launcher:
+            formats |= {"dx": case.problem.dtype, "dw": "fp32"}
+            return Formula(row_mathematics.rms_norm_with_gradients, ("x", "w", "dy"), formats, eps)
+        return Formula(row_mathematics.rms_norm, ("x", "w"), formats, eps)
+
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if self.has_bound(case, target):
-            inputs, formats = [operands["x"], operands["w"]], {"y": case.problem.dtype, "r": "fp32"}
-            if case.problem.backward and not case.launcher:
-                inputs, formats = [*inputs, operands["dy"]], formats | {"dx": case.problem.dtype, "dw": "fp32"}
-                return row_mathematics.trace_outputs(
-                    row_mathematics.rms_norm_with_gradients, inputs, formats, target.arch, eps=self.module.EPS
-                )
-            return row_mathematics.trace_outputs(row_mathematics.rms_norm, inputs, formats, target.arch, eps=self.module.EPS)
+            return self.formula(case).expected(operands, target.arch)
         x, w, dy = (widen_to_fp32(operands[name], target.arch) for name in ("x", "w", "dy"))
         order = row_sum(case.problem.columns, case.config, target.arch)
         y, r = rms_norm(x, w, self.module.EPS, order)
@@ -78,16 +79,6 @@ class RmsNormContract(RowContract):
             dx, dw = rms_norm_backward(x, w, r, dy, order, case.config.rows_per_program)
             outputs += [output("dx", dx, case.problem.dtype, target.arch), output("dw", dw, "fp32", target.arch)]
         return outputs
-
-    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        backward = case.problem.backward and not case.launcher
-        names = ("x", "w", "dy") if backward else ("x", "w")
-        values = {name: shared_mathematics.decode_operand(operands[name]) for name in names}
-        if backward:
-            return shared_mathematics.rows_mathematics(
-                shared_mathematics.rms_norm_backward(self.module.EPS), values, "y", "r", "dx", "dw"
-            )
-        return shared_mathematics.rows_mathematics(shared_mathematics.rms_norm(self.module.EPS), values, "y", "r")
 
 
 def contract(module: ModuleType) -> RmsNormContract:

@@ -11,10 +11,10 @@ import bitverdict.kernels.rope
 from bitverdict.harness.contracts.base.row_contract import DTYPES, output, widen_to_fp32
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, far_pad
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
+from bitverdict.harness.contracts.oracle import row_mathematics
+from bitverdict.harness.contracts.oracle.row_mathematics import Formula
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
-from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 from bitverdict.kernels.row_tiles import LONGEST
@@ -98,15 +98,14 @@ class RopeContract(KernelContract):
         got = call_launcher(launcher or self.module.rope, x, tensors["cos"], tensors["sin"], **settings)
         return {"y": x if case.problem.in_place and launcher is None else got}
 
+    def formula(self, case: Case) -> Formula:
+        return Formula(row_mathematics.rope, ("x", "cos", "sin"), {"y": case.problem.dtype})
+
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if case.launcher:
-            return row_mathematics.trace_outputs(row_mathematics.rope, operands.values(), {"y": case.problem.dtype}, target.arch)
+            return self.formula(case).expected(operands, target.arch)
         x, cos, sin = (widen_to_fp32(operands[name], target.arch) for name in ("x", "cos", "sin"))
         return [output("y", rope(x, cos, sin), case.problem.dtype, target.arch)]
-
-    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        values = {name: shared_mathematics.decode_operand(operands[name]) for name in ("x", "cos", "sin")}
-        return shared_mathematics.rows_mathematics(shared_mathematics.rope, values, "y")
 
 
 def contract(module: ModuleType) -> RopeContract:

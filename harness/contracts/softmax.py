@@ -9,10 +9,10 @@ import bitverdict.kernels.softmax
 from bitverdict.harness.contracts.base.row_contract import RowContract, normal_for, output, row_sum, widen_to_fp32
 from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand
 from bitverdict.harness.contracts.inputs.regimes import HUNDREDS
-from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
+from bitverdict.harness.contracts.oracle import row_mathematics
+from bitverdict.harness.contracts.oracle.row_mathematics import Formula
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
-from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.row_functions import softmax
 
@@ -45,17 +45,15 @@ class SoftmaxContract(RowContract):
         row = next(size for size in (1 << power for power in range(4, 32)) if size >= columns)  # the least that holds it
         return (PromisedInstruction("constant BLOCK", row, f"columns={columns}"),)
 
+    def formula(self, case: Case) -> Formula:
+        return Formula(row_mathematics.softmax, ("x",), {"y": case.problem.dtype})
+
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if self.has_bound(case, target):
-            return row_mathematics.trace_outputs(row_mathematics.softmax, operands.values(), {"y": case.problem.dtype}, target.arch)
+            return self.formula(case).expected(operands, target.arch)
         x = widen_to_fp32(operands["x"], target.arch)
         words = softmax(x, row_sum(case.problem.columns, case.config, target.arch))
         return [output("y", words, case.problem.dtype, target.arch)]
-
-    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        return shared_mathematics.rows_mathematics(
-            shared_mathematics.softmax, {"x": shared_mathematics.decode_operand(operands["x"])}, "y"
-        )
 
 
 def contract(module: ModuleType) -> SoftmaxContract:

@@ -9,10 +9,10 @@ import bitverdict.kernels.swiglu
 from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widen_to_fp32
 from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
-from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
+from bitverdict.harness.contracts.oracle import row_mathematics
+from bitverdict.harness.contracts.oracle.row_mathematics import Formula
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
-from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.row_functions import swiglu
 
@@ -53,15 +53,14 @@ class SwigluContract(RowContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         return {"y": call_launcher(launcher or self.module.swiglu, tensors["a"], tensors["b"], **vars(case.config))}
 
+    def formula(self, case: Case) -> Formula:
+        return Formula(row_mathematics.swiglu, ("a", "b"), {"y": case.problem.dtype})
+
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if self.has_bound(case, target):
-            return row_mathematics.trace_outputs(row_mathematics.swiglu, operands.values(), {"y": case.problem.dtype}, target.arch)
+            return self.formula(case).expected(operands, target.arch)
         words = swiglu(widen_to_fp32(operands["a"], target.arch), widen_to_fp32(operands["b"], target.arch))
         return [output("y", words, case.problem.dtype, target.arch)]
-
-    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        values = {name: shared_mathematics.decode_operand(operands[name]) for name in ("a", "b")}
-        return shared_mathematics.rows_mathematics(shared_mathematics.swiglu, values, "y")
 
 
 def contract(module: ModuleType) -> SwigluContract:

@@ -224,12 +224,12 @@ class TmaGatherContract(RowsContract):
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
         p = case.problem
-        columns = p.column_offset + np.arange(case.config.block_y)  # (width,)
         values = {
             "table": shared_mathematics.decode_operand(operands["table"]),
             "row_offsets": operands["row_offsets"].codes.astype(np.int64),
+            "columns": p.column_offset + np.arange(case.config.block_y),  # (width,)
         }
-        return shared_mathematics.rows_mathematics(shared_mathematics.gather_rows, values | {"columns": columns}, "gathered")
+        return Mathematics(function=shared_mathematics.gather_rows, operands=values, outputs=("gathered",))
 
 
 def off_the_boundary(draw: Callable, unit: int) -> int:

@@ -146,11 +146,10 @@ class TmaScatterContract(TmaGatherContract):
         values = {
             "table": shared_mathematics.decode_operand(operands["table"]),
             "row_offsets": operands["row_offsets"].codes.astype(np.int64),
+            "columns": case.problem.column_offset + np.arange(case.config.block_y),  # (width,)
+            "source": shared_mathematics.decode_operand(operands["source"]),
         }
-        values |= {"columns": case.problem.column_offset + np.arange(case.config.block_y)}  # (width,)
-        return shared_mathematics.rows_mathematics(
-            shared_mathematics.scatter_rows, values | {"source": shared_mathematics.decode_operand(operands["source"])}, "table"
-        )
+        return Mathematics(function=shared_mathematics.scatter_rows, operands=values, outputs=("table",))
 
 
 def several_writers(scatter_result: ScatterResult) -> np.ndarray:

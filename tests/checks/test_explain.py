@@ -13,7 +13,8 @@ from bitverdict.harness.checks.explain.check import probable_cause
 from bitverdict.harness.checks.explain.evaluation import evaluate_reference, operation_text, operations
 from bitverdict.harness.checks.explain.evidence import CauseFinding, Evidence, Fit
 from bitverdict.harness.checks.explain.places import relocations
-from bitverdict.harness.contracts.oracle.shared_mathematics import product_mathematics, rms_norm, rows_mathematics, scaled_product
+from bitverdict.harness.contracts.oracle.row_mathematics import rms_norm
+from bitverdict.harness.contracts.oracle.shared_mathematics import product_mathematics, scaled_product
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -143,7 +144,7 @@ def test_a_scale_of_another_block_is_named() -> None:
 
 def test_an_operation_of_a_reference_that_is_missing_is_named_as_written() -> None:
     x, w = RNG.normal(size=(6, 50)) * 0.1, RNG.normal(size=50)
-    mathematics = rows_mathematics(rms_norm(1e-2), {"x": x, "w": w}, "y", "r")
+    mathematics = Mathematics(function=rms_norm, operands={"x": x, "w": w}, outputs=("y", "r"), keyword_values={"eps": 1e-2})
     bare = x / np.sqrt((x * x).mean(axis=1, keepdims=True)) * w
     wide = x / np.sqrt((x * x).sum(axis=1, keepdims=True) / 64 + 1e-2) * w
     for came, sentence in ((bare, "without the addition of 0.01"), (wide, "mean(x * x) divided by 64, not 50 (the tile's width)")):

@@ -12,9 +12,9 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.kernels.matmul import Problem
-from tests.faults.causes import kernels_of_models
+from tests.faults.causes import kernels_of_models, shipped_kernels
 from tests.faults.causes.matmul_launchers import BUGS
-from tests.faults.mutants import CHECKOUT, mutant_source
+from tests.faults.mutants import CHECKOUT, mutant_contract, mutant_source
 
 JUDGED = ("tail of K left out", "tile transposed", "bf16 before the store")
 
@@ -29,6 +29,18 @@ def test_a_wrong_launcher_fails_with_its_cause(bug, tmp_path: Path) -> None:
         )
         verdict = judge(case, target(bug.on), resolve("matmul"))
         assert verdict.failed and bug.names_it(verdict.details["cause"]), verdict.details
+
+
+OF_FORMULAS = [bug for bug in shipped_kernels.BUGS if bug.contract in ("attention", "cross_entropy")]
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize("bug", OF_FORMULAS, ids=lambda bug: bug.mutant.stem)
+def test_a_wrong_kernel_on_rows_fails_with_its_cause(bug, tmp_path: Path) -> None:
+    contract, machine = mutant_contract(bug.mutant, tmp_path), target(bug.on)
+    verdicts = (judge(case, machine, contract) for case in contract.required(machine))
+    sentence = next(verdict.details["cause"] for verdict in verdicts if verdict.failed and "cause" in verdict.details)
+    assert bug.names_it(sentence), sentence
 
 
 FOLDER = kernels_of_models.FOLDER

@@ -46,11 +46,9 @@ def solve_number(
         return None
     if not np.issubdtype(np.asarray(operation.result).dtype, np.floating):
         return None
-    distances = np.where(
-        evidence.differs & np.isfinite(evidence.observed_values) & np.isfinite(evidence.exact),
-        np.abs(evidence.observed_values - evidence.exact),
-        -1,
-    )
+    with np.errstate(invalid="ignore"):  # of two infinities
+        distance = np.abs(evidence.observed_values - evidence.exact)
+    distances = np.where(evidence.differs & np.isfinite(distance), distance, -1)
     index = np.unravel_index(int(distances.argmax()), distances.shape)
     if distances[index] <= 0:
         return None

@@ -18,11 +18,13 @@ import numpy as np
 
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.matmul_support import beyond_shared_memory, without_e4m3
+from bitverdict.harness.contracts.oracle.row_mathematics import Formula
 from bitverdict.harness.model.architectures import architecture
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
 from bitverdict.harness.model.case_fields import check_indices, check_record
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, Tile
 from bitverdict.harness.model.launcher_limits import FAR_CLAIM, FAR_PAD, claims_far, nearest
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES, bits_of
@@ -91,6 +93,14 @@ class KernelContract(Contract):
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """Problems and configurations of the tutorial's own tests and tables of figures, at the sizes of its tests."""
         return ()
+
+    def formula(self, case: Case) -> Formula | None:
+        """The mathematics of `case` against the array API; None where it has none."""
+        return None
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
+        formula = self.formula(case)
+        return None if formula is None else formula.mathematics(operands)
 
     def cut(self, problem: Fields, config: Fields) -> Fields:
         """`problem` of `tutorial` as every run judges it: smaller by whole tiles where its own sizes would cost too much. Residues

@@ -1,5 +1,5 @@
-"""The mathematics of kernels on rows and of attention against the array API standard, to be traced: what a user's launcher of them
-is held to, whatever its order, its instructions and its formulas.
+"""The mathematics of kernels on rows and of attention against the array API standard. It is traced: what a user's launcher of them
+is held to, whatever its order, its instructions and its formulas. And it is changed, to explain a wrong result.
 
 Each takes the namespace `xp` first, then operands. Shapes are (rows, columns) unless said. What an implementation may round on its
 way, though the mathematics does not, goes through `xp.kept_in`."""
@@ -7,13 +7,16 @@ way, though the mathematics does not, goes through `xp.kept_in`."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bitverdict.harness.contracts.described.outputs import expected_output
+from bitverdict.harness.contracts.oracle.shared_mathematics import decode_operand
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.reference.philox import uniform
 from bitverdict.reference.tracing import trace
 
@@ -21,6 +24,25 @@ if TYPE_CHECKING:
     from bitverdict.reference.array_api import Array, ArrayNamespace
 
 SCALE_BLOCK = 128  # elements of K, and rows of B, that share a scale of `scaled_blocks`
+
+
+@dataclass(frozen=True)
+class Formula:
+    """`function(xp, *operands, **keywords)` of the operands of these names gives outputs of these names and formats."""
+
+    function: Callable[..., Any]
+    operands: tuple[str, ...]
+    formats: Mapping[str, str]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+    def expected(self, operands: Mapping[str, Operand], arch: str) -> list[ExpectedOutput]:
+        """What any launcher on `arch` must give."""
+        return trace_outputs(self.function, (operands[name] for name in self.operands), self.formats, arch, **self.keywords)
+
+    def mathematics(self, operands: Mapping[str, Operand]) -> Mathematics:
+        """What an explanation of a wrong result changes."""
+        values = {name: decode_operand(operands[name]) for name in self.operands}
+        return Mathematics(function=self.function, operands=values, outputs=tuple(self.formats), keyword_values=self.keywords)
 
 
 def trace_outputs(
@@ -43,13 +65,13 @@ def softmax(xp: ArrayNamespace, x: Array) -> Array:
 def rms_norm(xp: ArrayNamespace, x: Array, w: Array, *, eps: float) -> tuple[Array, Array]:
     """y (rows, columns) and r (rows,) for the weights w (columns,)."""
     r = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + eps)  # (rows, 1)
-    return x * r * w, xp.squeeze(r, axis=1)
+    return x * r * w, r[:, 0]
 
 
 def rms_norm_with_gradients(xp: ArrayNamespace, x: Array, w: Array, dy: Array, *, eps: float) -> tuple[Array, ...]:
     """y and r as `rms_norm` has them, then dx (rows, columns) and dw (columns,)."""
     y, r = rms_norm(xp, x, w, eps=eps)
-    inverse, scaled = xp.expand_dims(r, axis=1), dy * w  # (rows, 1), (rows, columns)
+    inverse, scaled = r[:, None], dy * w  # (rows, 1), (rows, columns)
     dx = inverse * (scaled - x * (inverse * inverse * xp.mean(scaled * x, axis=1, keepdims=True)))  # (rows, columns)
     return y, r, dx, xp.sum(dy * x * inverse, axis=0)
 
@@ -63,7 +85,7 @@ def rope(xp: ArrayNamespace, x: Array, cos: Array, sin: Array) -> Array:
     """x (positions, heads, D) turned by cos and sin (positions, D / 2)."""
     half = x.shape[2] // 2
     left, right = x[:, :, :half], x[:, :, half:]  # (positions, heads, D / 2) each
-    c, s = xp.expand_dims(cos, axis=1), xp.expand_dims(sin, axis=1)  # (positions, 1, D / 2) each
+    c, s = cos[:, None, :], sin[:, None, :]  # (positions, 1, D / 2) each
     return xp.concat([left * c - right * s, right * c + left * s], axis=2)
 
 

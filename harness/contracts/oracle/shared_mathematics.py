@@ -97,44 +97,6 @@ def reference_mathematics(
     )
 
 
-def rows_mathematics(function: Any, operands: dict[str, np.ndarray], *outputs: str) -> Mathematics:
-    """A kernel on rows: `function(xp, *operands)`."""
-    return Mathematics(function=function, operands=operands, outputs=outputs)
-
-
-def softmax(xp: ArrayNamespace, x: Array) -> Any:
-    powers = xp.exp(x - xp.max(x, axis=1, keepdims=True))
-    return powers / xp.sum(powers, axis=1, keepdims=True)
-
-
-def rms_norm(eps: float) -> Any:
-    def function(xp: ArrayNamespace, x: Array, w: Array) -> Any:
-        r = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + eps)
-        return x * r * w, r[:, 0]
-
-    return function
-
-
-def rms_norm_backward(eps: float) -> Any:
-    def function(xp: ArrayNamespace, x: Array, w: Array, dy: Array) -> Any:
-        r = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + eps)
-        scaled = dy * w
-        dx = r * (scaled - x * (r * r * xp.mean(scaled * x, axis=1, keepdims=True)))
-        return x * r * w, r[:, 0], dx, xp.sum(dy * x * r, axis=0)
-
-    return function
-
-
-def swiglu(xp: ArrayNamespace, a: Array, b: Array) -> Any:
-    return a / (1 + xp.exp(-a)) * b
-
-
-def rope(xp: ArrayNamespace, x: Array, cos: Array, sin: Array) -> Any:
-    half = x.shape[2] // 2
-    left, right, c, s = x[:, :, :half], x[:, :, half:], cos[:, None, :], sin[:, None, :]
-    return xp.concat([left * c - right * s, right * c + left * s], axis=2)
-
-
 def gather_rows(xp: ArrayNamespace, table: Array, rows: Array, columns: Array) -> Any:
     """Elements of `table` at rows (offsets,) and columns (width,); zero outside."""
     there = (rows >= 0) & (rows < table.shape[0])

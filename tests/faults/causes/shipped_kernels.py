@@ -6,8 +6,9 @@ from importlib import import_module
 
 from tests.faults.causes.record import Explained
 
-_NAMES = "block_scaled_matmul blocked_matmul fp8_blockwise_matmul hopper_matmul matmul rms_norm rope softmax split_k_matmul swiglu"
-_MODULES = [import_module(f"tests.faults.kernels.{name}") for name in (*_NAMES.split(), "tma_gather", "tma_scatter")]
+_PRODUCTS = "block_scaled_matmul blocked_matmul fp8_blockwise_matmul hopper_matmul matmul split_k_matmul"
+_ROWS = "attention cross_entropy rms_norm rope softmax swiglu tma_gather tma_scatter"
+_MODULES = [import_module(f"tests.faults.kernels.{name}") for name in f"{_PRODUCTS} {_ROWS}".split()]
 _MUTANTS = {(mutant.kernel, mutant.name): mutant for module in _MODULES for mutant in module.MUTANTS}
 _TAIL = r"without (its last K tail|the last of K)"
 _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -19,6 +20,10 @@ _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("matmul", "result rounded to half first"): ("rounded to fp16 before the store", "saturated to the largest number of fp16"),
     ("matmul", "one row too few"): (r"row \d+ never written", "no program wrote the output"),
     ("matmul", "empty K left unwritten"): ("never w", "no program wrote"),
+    ("attention", "heads of K in turn"): ("k one copy after another",),
+    ("cross_entropy", "a gradient of labels that are not smooth"): (r"without the addition of 0\.\d+",),
+    ("cross_entropy", "the last block alone"): ("of its last block alone",),
+    ("cross_entropy", "the sum before not scaled"): ("without rescaling the running sum",),
     ("softmax", "base two"): ("exp2 in the place of exp",),
     ("softmax", "zero behind the last column"): ("zeros fill from",),
     ("rms_norm", "the mean of the tile"): (r"divided by \d+",),
