@@ -45,10 +45,11 @@ from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import (
     Matrix,
     base_clause,
+    capacity_clause,
     dtype_clause,
-    is_power_of_two,
     misalignment,
     positive_clause,
+    powers_of_two_clause,
     row_padding,
     same_place,
     same_type,
@@ -102,15 +103,7 @@ def shared_bytes(config: Config) -> int:
 CLAUSES = (
     dtype_clause(DTYPES, "mma.sync.m16n8k16 is not an instruction for it"),
     positive_clause("m", "n", "k"),
-    Clause(
-        name="powers of two",
-        holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k, c.num_warps)),
-        value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}, {c.num_warps} warps",
-        rule="tile and warps are powers of two",
-        remedy="take the next power of two: the matrix may stay ragged",
-        cost="a tile program has no such tensor",
-        layer="front end",
-    ),
+    powers_of_two_clause("the matrix"),
     Clause(
         name="at least one instruction",
         holds=lambda p, c: c.block_m >= 16 and c.block_n >= 16 and c.block_k >= 16,
@@ -145,15 +138,7 @@ CLAUSES = (
         cost="the registers of one program do not fit",
         layer="capacity",
     ),
-    Clause(
-        name="shared memory",
-        holds=lambda p, c: shared_bytes(c) <= SHARED_LIMIT,
-        value=lambda p, c: f"{shared_bytes(c)} bytes",
-        rule=f"the ring fits {SHARED_LIMIT} bytes of shared memory",
-        remedy="take fewer stages or a smaller block_k",
-        cost="the launch is out of resources",
-        layer="capacity",
-    ),
+    capacity_clause(lambda p, c: shared_bytes(c), SHARED_LIMIT, "the ring fits", "take fewer stages or a smaller block_k"),
     stride_clause(matrices),
     base_clause(matrices),
 )

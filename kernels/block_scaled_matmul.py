@@ -36,7 +36,14 @@ from triton.runtime import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.kernels.clauses import Clause, require
-from bitverdict.kernels.descriptor_rules import ALIGNMENT_BYTES, base_clause, is_power_of_two, positive_clause, stride_clause
+from bitverdict.kernels.descriptor_rules import (
+    ALIGNMENT_BYTES,
+    base_clause,
+    is_power_of_two,
+    output_clause,
+    positive_clause,
+    stride_clause,
+)
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.kernels.features import Feature
 from bitverdict.kernels.scaled_operands import (
@@ -89,9 +96,7 @@ CLAUSES: tuple[Clause, ...] = (
     Clause(name="format", holds=lambda p, c: p.format in FORMATS, value=lambda p, c: f"format {p.format}",
            rule=f"it must be one of {', '.join(FORMATS)}", remedy="quantize to one of them first",
            cost="the product would have no instruction", layer="front end"),
-    Clause(name="output type", holds=lambda p, c: p.out in OUTPUTS, value=lambda p, c: f"out_dtype {p.out}",
-           rule=f"it must be one of {', '.join(OUTPUTS)}", remedy="ask for fp32 and convert afterwards",
-           cost="the conversion would be a guess"),
+    output_clause(OUTPUTS),
     positive_clause("m", "n", "k"),
     Clause(name="largest sizes", holds=lambda p, c: max(p.m, p.n, p.k) <= LARGEST_SIZE,
            value=lambda p, c: f"m={p.m}, n={p.n}, k={p.k}", rule=f"no size may be above {LARGEST_SIZE}",

@@ -41,9 +41,10 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 
 from bitverdict.kernels import tensor_memory
 from bitverdict.kernels.blocked_matmul import DTYPES, SHARED_LIMIT, TILE_CLAUSES, Problem, make_descriptor, matrices, problem_of
-from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.clauses import require
 from bitverdict.kernels.descriptor_rules import (
     base_clause,
+    capacity_clause,
     dtype_clause,
     positive_clause,
     require_bases,
@@ -84,15 +85,7 @@ CLAUSES = (
     positive_clause("m", "n", "k"),
     *TILE_CLAUSES,
     *tensor_memory.clauses(allocations),
-    Clause(
-        name="shared memory",
-        holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
-        value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-        rule=f"two buffers of each operand fit {SHARED_LIMIT} bytes of shared memory",
-        remedy="take a smaller block_k",
-        cost="the launch is out of resources",
-        layer="capacity",
-    ),
+    capacity_clause(shared_bytes, SHARED_LIMIT, "two buffers of each operand fit", "take a smaller block_k"),
     stride_clause(matrices),
     base_clause(matrices),
 )

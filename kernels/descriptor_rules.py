@@ -156,6 +156,44 @@ def positive_clause(*names: str) -> Clause:
     )
 
 
+def output_clause(allowed_types: tuple[str, ...]) -> Clause:
+    """`Problem.out` is a type that the kernel's sum is converted to."""
+    return Clause(
+        name="output type",
+        holds=lambda p, c: p.out in allowed_types,
+        value=lambda p, c: f"out_dtype {p.out}",
+        rule=f"it must be one of {', '.join(allowed_types)}",
+        remedy="ask for fp32 and convert afterwards",
+        cost="the conversion would be a guess",
+    )
+
+
+def powers_of_two_clause(matrix: str) -> Clause:
+    """Tile and warps of `Config` are powers of two; `matrix` names what need not be."""
+    return Clause(
+        name="powers of two",
+        holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k, c.num_warps)),
+        value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}, {c.num_warps} warps",
+        rule="tile and warps are powers of two",
+        remedy=f"take the next power of two: {matrix} may stay ragged",
+        cost="a tile program has no such tensor",
+        layer="front end",
+    )
+
+
+def capacity_clause(shared_bytes: Callable[..., int], limit: int, contents: str, remedy: str) -> Clause:
+    """The launch's `contents` fit (a verb of theirs) `limit` bytes of shared memory."""
+    return Clause(
+        name="shared memory",
+        holds=lambda p, c: shared_bytes(p, c) <= limit,
+        value=lambda p, c: f"{shared_bytes(p, c)} bytes",
+        rule=f"{contents} {limit} bytes of shared memory",
+        remedy=remedy,
+        cost="the launch is out of resources",
+        layer="capacity",
+    )
+
+
 def same_place(*tensors: torch.Tensor) -> None:
     """ValueError where the operands are not on one device."""
     devices = {t.device for t in tensors}

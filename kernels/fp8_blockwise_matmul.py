@@ -25,7 +25,13 @@ import triton
 import triton.language as tl
 
 from bitverdict.kernels.clauses import Clause, require
-from bitverdict.kernels.descriptor_rules import is_power_of_two, positive_clause, row_padding, same_place
+from bitverdict.kernels.descriptor_rules import (
+    output_clause,
+    positive_clause,
+    powers_of_two_clause,
+    row_padding,
+    same_place,
+)
 from bitverdict.kernels.element_types import ELEMENT_TYPES, element_type
 from bitverdict.kernels.features import Feature
 
@@ -68,24 +74,9 @@ CLAUSES = (
         remedy="convert both with their scales",
         cost="the scales of blocks would mean something else",
     ),
-    Clause(
-        name="output type",
-        holds=lambda p, c: p.out in OUTPUTS,
-        value=lambda p, c: f"out_dtype {p.out}",
-        rule=f"it must be one of {', '.join(OUTPUTS)}",
-        remedy="ask for fp32 and convert afterwards",
-        cost="the conversion would be a guess",
-    ),
+    output_clause(OUTPUTS),
     positive_clause("m", "n", "k"),
-    Clause(
-        name="powers of two",
-        holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k, c.num_warps)),
-        value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}, {c.num_warps} warps",
-        rule="tile and warps are powers of two",
-        remedy="take the next power of two: the matrix may stay ragged",
-        cost="a tile program has no such tensor",
-        layer="front end",
-    ),
+    powers_of_two_clause("the matrix"),
     Clause(
         name="block of K",
         holds=lambda p, c: 32 <= c.block_k <= SCALE_BLOCK,

@@ -38,6 +38,7 @@ from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import (
     Matrix,
     base_clause,
+    capacity_clause,
     dtype_clause,
     misalignment,
     positive_clause,
@@ -52,7 +53,7 @@ from bitverdict.kernels.element_types import bits_of
 from bitverdict.kernels.features import Feature, shared_memory_of
 from bitverdict.kernels.mma_wrapper import Accumulator
 from bitverdict.kernels.offset_layout import offset_layout
-from bitverdict.kernels.tile_scheduler import GroupedTiles, grid_of
+from bitverdict.kernels.tile_scheduler import GROUP_CLAUSE, GroupedTiles, grid_of
 from bitverdict.kernels.tma_gather import described_rows, row_offsets_of
 
 REQUIRES = frozenset(
@@ -123,22 +124,9 @@ CLAUSES = (
         remedy="take num_buffers=2",
         cost="a buffer is overwritten while it is read",
     ),
-    Clause(
-        name="group",
-        holds=lambda p, c: c.group_size_m >= 1,
-        value=lambda p, c: f"group_size_m = {c.group_size_m}",
-        rule="at least one row of tiles",
-        remedy="take group_size_m=8",
-        cost="a division by zero in the tile order",
-    ),
-    Clause(
-        name="shared memory",
-        holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
-        value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-        rule=f"the buffers and the tile on its way out fit {SHARED_LIMIT} bytes of shared memory",
-        remedy="take fewer buffers or a smaller block_k",
-        cost="the launch is out of resources",
-        layer="capacity",
+    GROUP_CLAUSE,
+    capacity_clause(
+        shared_bytes, SHARED_LIMIT, "the buffers and the tile on its way out fit", "take fewer buffers or a smaller block_k"
     ),
     stride_clause(matrices),
     base_clause(matrices),

@@ -30,7 +30,13 @@ import triton
 import triton.language as tl
 
 from bitverdict.kernels.clauses import Clause, require
-from bitverdict.kernels.descriptor_rules import dtype_clause, is_power_of_two, same_place, same_type
+from bitverdict.kernels.descriptor_rules import (
+    dtype_clause,
+    output_clause,
+    powers_of_two_clause,
+    same_place,
+    same_type,
+)
 from bitverdict.kernels.element_types import ELEMENT_TYPES, element_type
 from bitverdict.kernels.features import Feature
 from bitverdict.kernels.tile_scheduler import multiprocessors
@@ -66,14 +72,7 @@ class Config:
 
 CLAUSES = (
     dtype_clause(DTYPES, "there is no such product in one instruction"),
-    Clause(
-        name="output type",
-        holds=lambda p, c: p.out in OUTPUTS,
-        value=lambda p, c: f"out_dtype {p.out}",
-        rule=f"it must be one of {', '.join(OUTPUTS)}",
-        remedy="ask for fp32 and convert afterwards",
-        cost="the conversion would be a guess",
-    ),
+    output_clause(OUTPUTS),
     Clause(
         name="sizes",
         holds=lambda p, c: all(size >= 0 for group in p.sizes for size in group),
@@ -90,15 +89,7 @@ CLAUSES = (
         remedy="divide N or K",
         cost="offsets inside a tile wrap to elements before it",
     ),
-    Clause(
-        name="powers of two",
-        holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k, c.num_warps)),
-        value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}, {c.num_warps} warps",
-        rule="tile and warps are powers of two",
-        remedy="take the next power of two: the matrices may stay ragged",
-        cost="a tile program has no such tensor",
-        layer="front end",
-    ),
+    powers_of_two_clause("the matrices"),
     Clause(
         name="tile",
         holds=lambda p, c: min(c.block_m, c.block_n, c.block_k) >= 16,

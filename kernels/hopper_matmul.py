@@ -38,6 +38,7 @@ from bitverdict.kernels.clauses import Clause, require, require_features
 from bitverdict.kernels.descriptor_rules import (
     Matrix,
     base_clause,
+    capacity_clause,
     dtype_clause,
     misalignment,
     positive_clause,
@@ -137,15 +138,7 @@ CLAUSES = (
         remedy="take stages=1",
         cost="nothing is ever loaded",
     ),
-    Clause(
-        name="shared memory",
-        holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
-        value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-        rule=f"the ring, and the tile of C, fit {SHARED_LIMIT} bytes of shared memory",
-        remedy="take fewer stages or a smaller block_k",
-        cost="the launch is out of resources",
-        layer="capacity",
-    ),
+    capacity_clause(shared_bytes, SHARED_LIMIT, "the ring, and the tile of C, fit", "take fewer stages or a smaller block_k"),
     stride_clause(matrices),
     base_clause(matrices),
 )

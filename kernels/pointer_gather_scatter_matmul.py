@@ -40,6 +40,7 @@ from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import (
     Matrix,
     base_clause,
+    capacity_clause,
     dtype_clause,
     positive_clause,
     require_bases,
@@ -47,7 +48,7 @@ from bitverdict.kernels.descriptor_rules import (
 )
 from bitverdict.kernels.features import Feature
 from bitverdict.kernels.fused_gather_scatter_matmul import Problem, problem_of
-from bitverdict.kernels.tile_scheduler import GroupedTiles, grid_of
+from bitverdict.kernels.tile_scheduler import GROUP_CLAUSE, GroupedTiles, grid_of
 
 __all__ = ["DTYPES", "REQUIRES", "Config", "Problem", "pointer_gather_scatter_matmul"]
 REQUIRES = frozenset({Feature.CP_ASYNC, Feature.MMA_SYNC})
@@ -93,23 +94,8 @@ CLAUSES = (
         remedy=f"take {LOADS[0]}",
         cost="nothing is ever loaded",
     ),
-    Clause(
-        name="group",
-        holds=lambda p, c: c.group_size_m >= 1,
-        value=lambda p, c: f"group_size_m = {c.group_size_m}",
-        rule="at least one row of tiles",
-        remedy="take group_size_m=8",
-        cost="a division by zero in the tile order",
-    ),
-    Clause(
-        name="shared memory",
-        holds=lambda p, c: shared_bytes(c) <= SHARED_LIMIT,
-        value=lambda p, c: f"{shared_bytes(c)} bytes",
-        rule=f"the ring fits {SHARED_LIMIT} bytes of shared memory",
-        remedy="take fewer stages or a smaller block_k",
-        cost="the launch is out of resources",
-        layer="capacity",
-    ),
+    GROUP_CLAUSE,
+    capacity_clause(lambda p, c: shared_bytes(c), SHARED_LIMIT, "the ring fits", "take fewer stages or a smaller block_k"),
     stride_clause(matrices),
     base_clause(matrices),
 )

@@ -35,9 +35,10 @@ from bitverdict.kernels.descriptor_rules import (
     Matrix,
     base_clause,
     dtype_clause,
-    is_power_of_two,
     misalignment,
+    output_clause,
     positive_clause,
+    powers_of_two_clause,
     row_padding,
     same_place,
     same_type,
@@ -89,14 +90,7 @@ def _matrices(p: Problem, c: Config) -> list[Matrix]:
 
 CLAUSES = (
     dtype_clause(DTYPES, "there is no such product in one instruction"),
-    Clause(
-        name="output type",
-        holds=lambda p, c: p.out in OUTPUTS,
-        value=lambda p, c: f"out_dtype {p.out}",
-        rule=f"it must be one of {', '.join(OUTPUTS)}",
-        remedy="ask for fp32 and convert afterwards",
-        cost="the conversion would be a guess",
-    ),
+    output_clause(OUTPUTS),
     Clause(
         name="reduction",
         holds=lambda p, c: c.reduction in REDUCTIONS,
@@ -114,15 +108,7 @@ CLAUSES = (
         cost="every addition would be rounded to 16 bits",
     ),
     positive_clause("m", "n", "k"),
-    Clause(
-        name="powers of two",
-        holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k, c.num_warps)),
-        value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}, {c.num_warps} warps",
-        rule="tile and warps are powers of two",
-        remedy="take the next power of two: the matrix may stay ragged",
-        cost="a tile program has no such tensor",
-        layer="front end",
-    ),
+    powers_of_two_clause("the matrix"),
     Clause(
         name="tile",
         holds=lambda p, c: 16 <= min(c.block_m, c.block_n, c.block_k) and max(c.block_m, c.block_n, c.block_k) <= 256,

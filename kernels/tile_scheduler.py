@@ -22,6 +22,14 @@ from triton.language import core
 from bitverdict.kernels.clauses import Clause
 
 SCHEDULES = ("grouped", "row-major", "one tile")
+GROUP_CLAUSE = Clause(
+    name="group",
+    holds=lambda p, c: c.group_size_m >= 1,
+    value=lambda p, c: f"group_size_m = {c.group_size_m}",
+    rule="at least one row of tiles",
+    remedy="take group_size_m=8",
+    cost="a division by zero in the tile order",
+)
 
 
 def schedule_clauses() -> tuple[Clause, ...]:
@@ -35,14 +43,7 @@ def schedule_clauses() -> tuple[Clause, ...]:
             remedy=f"take {SCHEDULES[0]}",
             cost="the order of tiles would be a guess",
         ),
-        Clause(
-            name="group",
-            holds=lambda p, c: c.group_size_m >= 1,
-            value=lambda p, c: f"group_size_m = {c.group_size_m}",
-            rule="at least one row of tiles",
-            remedy="take group_size_m=8",
-            cost="a division by zero in the tile order",
-        ),
+        GROUP_CLAUSE,
     )
 
 

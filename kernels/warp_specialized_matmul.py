@@ -47,6 +47,7 @@ from bitverdict.kernels.blocked_matmul import DTYPES, SHARED_LIMIT, TILE_CLAUSES
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import (
     base_clause,
+    capacity_clause,
     dtype_clause,
     positive_clause,
     require_bases,
@@ -106,14 +107,8 @@ CLAUSES = (
     ring_clause(),
     *tensor_memory.clauses(allocations),
     *schedule_clauses(),
-    Clause(
-        name="shared memory",
-        holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
-        value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-        rule=f"the ring and the tile on its way out fit {SHARED_LIMIT} bytes of shared memory",
-        remedy="take fewer stages or a smaller block_k",
-        cost="the launch is out of resources",
-        layer="capacity",
+    capacity_clause(
+        shared_bytes, SHARED_LIMIT, "the ring and the tile on its way out fit", "take fewer stages or a smaller block_k"
     ),
     stride_clause(matrices),
     base_clause(matrices),
