@@ -38,21 +38,15 @@ _OF_GRADIENTS = (
     ("dK without delta", "tl.trans(gradients)) - along[None, :])", "tl.trans(gradients)))"),
     ("dQ not scaled", "(sums * scale).to(", "sums.to("),
     ("dK not scaled", "(found_k * scale).to(", "found_k.to("),
-    (
-        "dK of powers",
-        "tl.dot(slopes.to(k.dtype.element_ty), queries, found_k)",
-        "tl.dot(powers.to(k.dtype.element_ty), queries, found_k)",
-    ),
+    ("dK of powers", "tl.dot(slopes.to(k.dtype.element_ty), queries, found_k)",
+     "tl.dot(powers.to(k.dtype.element_ty), queries, found_k)"),
     ("heads of the group left out", "for member in range(group):", "for member in range(1):"),
     ("dO of the first head", "of_q * do_head", "head * group * do_head"),
     ("lse of the first head", "* group + member) * m + rows", "* group) * m + rows"),
-    (
-        "causal gradients begin too late",
-        "tl.maximum(start + m - n, 0) // BLOCK_N",
-        "(tl.maximum(start + m - n, 0) + BLOCK_N - 1) // BLOCK_N",
-    ),
+    ("causal gradients begin too late", "tl.maximum(start + m - n, 0) // BLOCK_N",
+     "(tl.maximum(start + m - n, 0) + BLOCK_N - 1) // BLOCK_N"),
     ("dK causal from the first row", "<= rows[None, :] + (n - m), powers", "<= rows[None, :], powers"),
-)
+)  # fmt: skip
 _SHOWS_IN = {"columns behind the end count": (("causal", "False"),), "each quotient divided": (("rows that meet none", "False"),)}
 MUTANTS = (
     *(

@@ -32,8 +32,7 @@ _GRID = "triton.cdiv(p.m, c.block_m) * triton.cdiv(p.n, c.block_n)"
 UNSEEN_BY_ITS_OWN_TEST = (
     _mutant("strides of A for scales of B", _B_LOAD, _B_LOAD.replace("b_strides", "a_strides"), WRONG, STRAY_READ,
            scale_strides="of their own"),
-    _mutant("rows of A bound scales of B", _B_LOAD, _B_LOAD.replace(" n,", " m,"), WRONG, STRAY_READ,
-           scale_tile_rows="more of B"),
+    _mutant("rows of A bound scales of B", _B_LOAD, _B_LOAD.replace(" n,", " m,"), WRONG, STRAY_READ, scale_tile_rows="more of B"),
     _mutant("rows for tiles in the bound", _THERE, "tile_mask = tile < rows", STRAY_READ, config="256x128x128 s3 w4 2D device"),
     _mutant("rows modulo themselves for a bound", _THERE, "tile = tile % rows\n    tile_mask = tile < rows", STRAY_READ,
            config="256x128x128 s3 w4 2D device"),

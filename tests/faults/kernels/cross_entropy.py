@@ -18,27 +18,17 @@ _TEXTS = (
     ("lse below the largest", "logarithm + largest)", "logarithm)", _WRONG),
     ("a gradient at the next column", "column == target", "column == target + 1", _WRONG),
     ("a gradient of labels that are not smooth", "        share -= class_weight\n", "        share -= 0.0\n", _WRONG),
-    (
-        "a gradient of ignored rows",
-        "gl.where(target != ignore_index, share * gl.load(g + row), 0.0)",
-        "share * gl.load(g + row)",
-        _WRONG,
-    ),
+    ("a gradient of ignored rows", "gl.where(target != ignore_index, share * gl.load(g + row), 0.0)",
+     "share * gl.load(g + row)", _WRONG),
     ("a gradient of weight one", "share * gl.load(g + row)", "share", _WRONG),
     ("in place, rows together", "stride if in_place else columns", "columns", ("wrong words", "race", "stray write")),
-    (
-        "one column too many",
-        "column = start + gl.arange(0, BLOCK, layout)  # (BLOCK,)\n        inside = column < columns",
-        "column = start + gl.arange(0, BLOCK, layout)  # (BLOCK,)\n        inside = column < columns + 1",
-        ("wrong words", "stray read"),
-    ),
-    (
-        "another order of the sum",
-        "([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])\n    row = gl.program_id(0).to(gl.int64)\n    largest",
-        "([2 * PER_THREAD], [warp_threads()], [gl.num_warps()], [0])\n    row = gl.program_id(0).to(gl.int64)\n    largest",
-        _WRONG,
-    ),
-)
+    ("one column too many", "column = start + gl.arange(0, BLOCK, layout)  # (BLOCK,)\n        inside = column < columns",
+     "column = start + gl.arange(0, BLOCK, layout)  # (BLOCK,)\n        inside = column < columns + 1",
+     ("wrong words", "stray read")),
+    ("another order of the sum",
+     "([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])\n    row = gl.program_id(0).to(gl.int64)\n    largest",
+     "([2 * PER_THREAD], [warp_threads()], [gl.num_warps()], [0])\n    row = gl.program_id(0).to(gl.int64)\n    largest", _WRONG),
+)  # fmt: skip
 _BLOCKS = (("config", "block=128 per_thread=1 num_warps=1"), ("regime", "normal"))
 _SHOWS_IN = {
     "the sum before not scaled": _BLOCKS,

@@ -13,15 +13,11 @@ _TEXTS = (
     ("seven rounds", "row * columns + column)  # (BLOCK,)", "row * columns + column, 7)  # (BLOCK,)", ("wrong words",)),
     ("not scaled", "values * scale, 0.0", "values, 0.0", ("wrong words",)),
     ("a quotient", "values * scale, 0.0", "values / (1.0 - p), 0.0", ("wrong words",)),
-    (
-        "multiplied by zero",
-        "tl.where(number >= p, values * scale, 0.0)",
-        "values * tl.where(number >= p, scale, 0.0)",
-        ("wrong words",),
-    ),
+    ("multiplied by zero", "tl.where(number >= p, values * scale, 0.0)",
+     "values * tl.where(number >= p, scale, 0.0)", ("wrong words",)),
     ("a gradient of its own", '_launch_dropout("dy", dy, key, p,', '_launch_dropout("dy", dy, key ^ 1, p,', ("wrong words",)),
     ("one column too many", "inside = column < columns", "inside = column < columns + 1", ("stray read", "stray write", "race")),
-)
+)  # fmt: skip
 _SHOWS_IN = {
     "a key of 32 bits": (("bits of the key", "64"), ("regime", "subnormals")),
     "more than p": (("kept", "from the number of an element on"),),

@@ -14,29 +14,14 @@ _TEXTS: tuple[tuple[str, str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
     ("negative rows are scattered", _SCATTERED, "there = targets < out_rows", ("stray write",), (NEGATIVE,)),
     ("missing row numbers are 0", "mask=places < count, other=-1)", "mask=places < count, other=0)", ("race", "wrong words"), ()),
     ("one row number too many", "mask=places < count,", "mask=places <= count,", ("stray read",), ()),
-    (
-        "row numbers of the first tile only",
-        "numbers = row_numbers(gather, tile_m * BLOCK_M,",
-        "numbers = row_numbers(gather, tile_m * 0,",
-        ("wrong words",),
-        (),
-    ),
+    ("row numbers of the first tile only", "numbers = row_numbers(gather, tile_m * BLOCK_M,",
+     "numbers = row_numbers(gather, tile_m * 0,", ("wrong words",), ()),
     ("W taken by rows of tiles", "column = tile_n * BLOCK_N", "column = tile_m * BLOCK_N", ("wrong words",), ()),
-    (
-        "columns of W behind its end",
-        "(column // CHUNK < columns // CHUNK)",
-        "(column // CHUNK <= columns // CHUNK)",
-        ("stray read",),
-        (("regime", "planted"),),
-    ),
-    (
-        "ragged rows of W moved by chunks",
-        "        problem.n % COPY_ELEMENTS == 0,\n",
-        "        True,\n",
-        ("wrong words",),
-        (("regime", "subnormals"),),
-    ),
-)
+    ("columns of W behind its end", "(column // CHUNK < columns // CHUNK)",
+     "(column // CHUNK <= columns // CHUNK)", ("stray read",), (("regime", "planted"),)),
+    ("ragged rows of W moved by chunks", "        problem.n % COPY_ELEMENTS == 0,\n",
+     "        True,\n", ("wrong words",), (("regime", "subnormals"),)),
+)  # fmt: skip
 
 MUTANTS = tuple(
     Mutant(kernel="pointer_gather_scatter_matmul", name=name, edits=once(replace, by), expected=named, shows_in=shows)

@@ -22,8 +22,7 @@ _TEXTS = (
     ("a divisor of zero", "tl.where(divisor > 0, divisor, float(\"inf\"))", "divisor", _WRONG),
     ("nibbles in the other order", "low | high << 4", "high | low << 4", _WRONG),
     ("the odd last byte lost", "mask=byte * 2 < columns", "mask=byte * 2 + 1 < columns", _WRONG),
-    ("the last short scale lost", "mask=block * SIZE < columns", "mask=block * SIZE + SIZE <= columns",
-     _WRONG),
+    ("the last short scale lost", "mask=block * SIZE < columns", "mask=block * SIZE + SIZE <= columns", _WRONG),
     ("the row behind in the last block", "mask=column < columns, other=0.0", "mask=column < columns + 1, other=0.0",
      ("wrong words", "stray read")),
 )  # fmt: skip

@@ -15,26 +15,20 @@ _TEXTS = (
     ("last part left out", _ADDED, "for part in tl.static_range(1, SPLIT - 1):"),
     ("first part added twice", _ADDED, "for part in tl.static_range(0, SPLIT):"),
     ("parts added in descending order", _PART, "tl.load(parts + (SPLIT - part) * elements + places, mask=inside)"),
-    (
-        "parts rounded to the type of C",
-        _STORED,
-        _STORED.replace("accumulator", "accumulator.to(c.dtype.element_ty).to(tl.float32)"),
-    ),
+    ("parts rounded to the type of C", _STORED,
+     _STORED.replace("accumulator", "accumulator.to(c.dtype.element_ty).to(tl.float32)")),
     ("parts of one tile in one place", _STORED, "tl.store(places, accumulator, mask=inside)"),
     ("columns of a part not masked", _STORED, _STORED.replace("mask=inside", "mask=(rows < m)[:, None]")),
     ("empty share stores nothing", _STORED, _STORED.replace("mask=inside", "mask=inside & (part * share < blocks)")),
     ("the first program adds", "if before == SPLIT - 1:", "if before == 0:"),
     ("counter without order", 'sem="acq_rel"', 'sem="relaxed"'),
     ("part added without an atomic", _ATOMIC, "tl.store(results, tl.load(results, mask=inside) + accumulator, mask=inside)"),
-    (
-        "part added by halves",
-        _ATOMIC,
-        f"for half in tl.static_range(2):\n            {_ATOMIC.replace('accumulator', '0.5 * accumulator')}",
-    ),
+    ("part added by halves", _ATOMIC,
+     f"for half in tl.static_range(2):\n            {_ATOMIC.replace('accumulator', '0.5 * accumulator')}"),
     ("C not zeroed before atomics", "        c.zero_()\n", "        pass\n"),
     ("rows of C taken as if they had no gaps", "flat = problem.c_pad == 0", "flat = True"),
     ("split not checked", "holds=lambda p, c: 1 <= c.split <= MOST_SHARES,", "holds=lambda p, c: True,"),
-)
+)  # fmt: skip
 _EXPECTED = {
     "parts of one tile in one place": ("race",),
     "columns of a part not masked": ("race", "stray write"),
