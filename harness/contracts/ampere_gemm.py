@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.ampere_gemm
@@ -112,8 +111,5 @@ class AmpereGemmContract(BlockedContract):
         return {"c": result if d is None or launcher is not None else d}
 
 
-def contract(module: ModuleType) -> AmpereGemmContract:
-    return AmpereGemmContract(module, "ampere_gemm")
-
-
+contract = AmpereGemmContract
 CONTRACT = contract(bitverdict.kernels.ampere_gemm)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -240,8 +239,5 @@ def _output(name: str, format_name: str, words: np.ndarray, basis: str) -> Expec
     return ExpectedOutput(name=name, format=format_name, shape=words.shape, words=words, basis=basis)
 
 
-def contract(module: ModuleType) -> AttentionContract:
-    return AttentionContract(module, "attention")
-
-
+contract = AttentionContract
 CONTRACT = contract(bitverdict.kernels.attention)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import bitverdict.kernels.block_scaled_matmul
@@ -415,10 +414,6 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
     return ring + 16 * (config.num_stages - 1) + max(widened, tile_bytes)
 
 
-def contract(module: ModuleType) -> BlockScaledMatmulContract:
-    """The contract for `module`, which is bitverdict.kernels.block_scaled_matmul or a copy of its source."""
-    return BlockScaledMatmulContract(module, "block_scaled_matmul")
-
-
+contract = BlockScaledMatmulContract
 CONTRACT = contract(bitverdict.kernels.block_scaled_matmul)
 # One file because it is the contract of one kernel, and each of its methods overrides one of the base's.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.blocked_matmul
@@ -67,8 +66,5 @@ def tile_of(tile: tuple[int, int, int], num_warps: int) -> Fields:
     return dict(zip(("block_m", "block_n", "block_k"), tile, strict=True)) | {"num_warps": num_warps}
 
 
-def contract(module: ModuleType) -> BlockedMatmulContract:
-    return BlockedMatmulContract(module, "blocked_matmul")
-
-
+contract = BlockedMatmulContract
 CONTRACT = contract(bitverdict.kernels.blocked_matmul)

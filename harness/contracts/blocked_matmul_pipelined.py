@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.blocked_matmul_pipelined
@@ -70,8 +69,5 @@ class PipelinedContract(BlockedContract):
         return (promise_count("ttng.tc_gen5_mma", tiles * max(cdiv(p.k, g.block_k), 2)),)
 
 
-def contract(module: ModuleType) -> PipelinedContract:
-    return PipelinedContract(module, "blocked_matmul_pipelined")
-
-
+contract = PipelinedContract
 CONTRACT = contract(bitverdict.kernels.blocked_matmul_pipelined)

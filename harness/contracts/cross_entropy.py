@@ -4,7 +4,6 @@ its layout, blocks ascending, one conversion of the gradient."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
 
 import numpy as np
 
@@ -128,8 +127,5 @@ class CrossEntropyContract(RowContract):
         return outputs
 
 
-def contract(module: ModuleType) -> CrossEntropyContract:
-    return CrossEntropyContract(module, "cross_entropy")
-
-
+contract = CrossEntropyContract
 CONTRACT = contract(bitverdict.kernels.cross_entropy)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 
@@ -99,8 +98,5 @@ class DropoutContract(RowContract):
         return super().coverage(case, target) | {"bits of the key": 64 if p.key >> 31 else 32, "kept": kept}
 
 
-def contract(module: ModuleType) -> DropoutContract:
-    return DropoutContract(module, "dropout")
-
-
+contract = DropoutContract
 CONTRACT = contract(bitverdict.kernels.dropout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -171,8 +170,5 @@ def scales(case: Case, name: str, shape: tuple[int, int]) -> Operand:
     return Operand(name=name, format="fp32", codes=codes, strides=(shape[1], 1))
 
 
-def contract(module: ModuleType) -> Fp8BlockwiseMatmulContract:
-    return Fp8BlockwiseMatmulContract(module, "fp8_blockwise_matmul")
-
-
+contract = Fp8BlockwiseMatmulContract
 CONTRACT = contract(bitverdict.kernels.fp8_blockwise_matmul)

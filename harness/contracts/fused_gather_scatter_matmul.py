@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -309,8 +309,5 @@ def scatter_bound(bound: ExpectedOutput, table: np.ndarray, row_numbers: np.ndar
     return dataclasses.replace(bound, name="out", shape=table.shape, words=table, bounded=bounded, **fields)
 
 
-def contract(module: ModuleType) -> FusedContract:
-    return FusedContract(module, "fused_gather_scatter_matmul")
-
-
+contract = FusedContract
 CONTRACT = contract(bitverdict.kernels.fused_gather_scatter_matmul)

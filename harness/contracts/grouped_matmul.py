@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -153,8 +153,5 @@ def _name(number: int) -> str:
     return f"c[{number}]"
 
 
-def contract(module: ModuleType) -> GroupedMatmulContract:
-    return GroupedMatmulContract(module, "grouped_matmul")
-
-
+contract = GroupedMatmulContract
 CONTRACT = contract(bitverdict.kernels.grouped_matmul)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.hopper_matmul
@@ -74,8 +73,5 @@ class HopperMatmulContract(BlockedContract):
         return {"c": result if c is None or launcher is not None else c}
 
 
-def contract(module: ModuleType) -> HopperMatmulContract:
-    return HopperMatmulContract(module, "hopper_matmul")
-
-
+contract = HopperMatmulContract
 CONTRACT = contract(bitverdict.kernels.hopper_matmul)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType
 
 import numpy as np
 
@@ -116,8 +115,5 @@ class PointerFusedContract(FusedContract):
         return {"out": call_launcher(run, *operands, **vars(case.config), out=self.result_tensor(case, tensors))}
 
 
-def contract(module: ModuleType) -> PointerFusedContract:
-    return PointerFusedContract(module, "pointer_gather_scatter_matmul")
-
-
+contract = PointerFusedContract
 CONTRACT = contract(bitverdict.kernels.pointer_gather_scatter_matmul)

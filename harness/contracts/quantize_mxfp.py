@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import ModuleType
 
 import numpy as np
 
@@ -176,8 +175,5 @@ def has_format(name: str, target: Target) -> bool:
     return name not in NEEDS_E4M3 or Feature.FP8_E4M3 in target.features
 
 
-def contract(module: ModuleType) -> QuantizeMxfpContract:
-    return QuantizeMxfpContract(module, "quantize_mxfp")
-
-
+contract = QuantizeMxfpContract
 CONTRACT = contract(bitverdict.kernels.quantize_mxfp)

@@ -4,7 +4,6 @@ the rows, one conversion."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
 
 import bitverdict.kernels.rms_norm
 from bitverdict.harness.contracts.base.row_contract import DTYPES, LAYOUTS, RowContract, output, row_sum, widen_to_fp32
@@ -81,8 +80,5 @@ class RmsNormContract(RowContract):
         return outputs
 
 
-def contract(module: ModuleType) -> RmsNormContract:
-    return RmsNormContract(module, "rms_norm")
-
-
+contract = RmsNormContract
 CONTRACT = contract(bitverdict.kernels.rms_norm)

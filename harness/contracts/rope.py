@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
-from types import ModuleType
 
 import bitverdict.kernels.rope
 from bitverdict.harness.contracts.base.row_contract import DTYPES, output, widen_to_fp32
@@ -108,8 +107,5 @@ class RopeContract(KernelContract):
         return [output("y", rope(x, cos, sin), case.problem.dtype, target.arch)]
 
 
-def contract(module: ModuleType) -> RopeContract:
-    return RopeContract(module, "rope")
-
-
+contract = RopeContract
 CONTRACT = contract(bitverdict.kernels.rope)

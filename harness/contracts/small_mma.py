@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -161,8 +161,5 @@ class SmallMmaContract(KernelContract):
         ]
 
 
-def contract(module: ModuleType) -> SmallMmaContract:
-    return SmallMmaContract(module, "small_mma")
-
-
+contract = SmallMmaContract
 CONTRACT = contract(bitverdict.kernels.small_mma)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 
 import bitverdict.kernels.softmax
 from bitverdict.harness.contracts.base.row_contract import RowContract, normal_for, output, row_sum, widen_to_fp32
@@ -56,8 +55,5 @@ class SoftmaxContract(RowContract):
         return [output("y", words, case.problem.dtype, target.arch)]
 
 
-def contract(module: ModuleType) -> SoftmaxContract:
-    return SoftmaxContract(module, "softmax")
-
-
+contract = SoftmaxContract
 CONTRACT = contract(bitverdict.kernels.softmax)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -154,8 +154,5 @@ class SplitKMatmulContract(BlockedContract):
         }
 
 
-def contract(module: ModuleType) -> SplitKMatmulContract:
-    return SplitKMatmulContract(module, "split_k_matmul")
-
-
+contract = SplitKMatmulContract
 CONTRACT = contract(bitverdict.kernels.split_k_matmul)

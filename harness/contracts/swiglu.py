@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
 
 import bitverdict.kernels.swiglu
 from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widen_to_fp32
@@ -63,8 +62,5 @@ class SwigluContract(RowContract):
         return [output("y", words, case.problem.dtype, target.arch)]
 
 
-def contract(module: ModuleType) -> SwigluContract:
-    return SwigluContract(module, "swiglu")
-
-
+contract = SwigluContract
 CONTRACT = contract(bitverdict.kernels.swiglu)

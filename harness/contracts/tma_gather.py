@@ -261,8 +261,5 @@ def clauses(module: ModuleType, *, asked: bool) -> Iterator[None]:
         names["require"] = saved_require
 
 
-def contract(module: ModuleType) -> TmaGatherContract:
-    return TmaGatherContract(module, "tma_gather")
-
-
+contract = TmaGatherContract
 CONTRACT = contract(bitverdict.kernels.tma_gather)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,8 +162,5 @@ def several_writers(scatter_result: ScatterResult) -> np.ndarray:
     return inconclusive
 
 
-def contract(module: ModuleType) -> TmaScatterContract:
-    return TmaScatterContract(module, "tma_scatter")
-
-
+contract = TmaScatterContract
 CONTRACT = contract(bitverdict.kernels.tma_scatter)

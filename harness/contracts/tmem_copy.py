@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.tmem_copy
@@ -115,8 +114,5 @@ class TmemCopyContract(KernelContract):
         ]
 
 
-def contract(module: ModuleType) -> TmemCopyContract:
-    return TmemCopyContract(module, "tmem_copy")
-
-
+contract = TmemCopyContract
 CONTRACT = contract(bitverdict.kernels.tmem_copy)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType
 
 import bitverdict.kernels.warp_specialized_gather_scatter_matmul
 from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, promise_count
@@ -92,8 +91,5 @@ class WarpSpecializedFusedContract(FusedContract):
         )
 
 
-def contract(module: ModuleType) -> WarpSpecializedFusedContract:
-    return WarpSpecializedFusedContract(module, "warp_specialized_gather_scatter_matmul")
-
-
+contract = WarpSpecializedFusedContract
 CONTRACT = contract(bitverdict.kernels.warp_specialized_gather_scatter_matmul)

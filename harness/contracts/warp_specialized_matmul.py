@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType
 
 import bitverdict.kernels.warp_specialized_matmul
 from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, promise_count
@@ -71,8 +70,5 @@ class WarpSpecializedContract(BlockedContract):
         return (products, *of_schedule(c, tiles, c.schedule), *of_options(c, "stages", "accumulators"))
 
 
-def contract(module: ModuleType) -> WarpSpecializedContract:
-    return WarpSpecializedContract(module, "warp_specialized_matmul")
-
-
+contract = WarpSpecializedContract
 CONTRACT = contract(bitverdict.kernels.warp_specialized_matmul)

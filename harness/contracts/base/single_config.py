@@ -43,7 +43,7 @@ Fields = dict[str, Any]
 
 
 class KernelContract(Contract):
-    """Contract of `module`: `kernels.<stem>`, or a copy of its source with a mutant."""
+    """Contract of `module`: `kernels.<stem>`, or a copy of its source with a mutant. The class stands in `contracts.<stem>`."""
 
     must_launch = True
     claims = FAR_CLAIM
@@ -53,9 +53,9 @@ class KernelContract(Contract):
     and no program reads it: there the gap may be negative, down to a stride of one element."""
     tutorial_regime = "normal"  # what the tutorial's own test feeds the kernel
 
-    def __init__(self, module: ModuleType, stem: str) -> None:
-        self.module, self.stem = module, stem
-        self.address = stem if module.__name__ == f"bitverdict.kernels.{stem}" else f"{module.__file__}:CONTRACT"
+    def __init__(self, module: ModuleType) -> None:
+        self.module, self.stem = module, type(self).__module__.rpartition(".")[2]
+        self.address = self.stem if module.__name__ == f"bitverdict.kernels.{self.stem}" else f"{module.__file__}:CONTRACT"
         self.requires = module.REQUIRES
 
     # for a kernel's contract to say
