@@ -418,7 +418,7 @@ _CUDA: dict[str, Any] = {
     "init": _ignore_call,
     "_lazy_init": _ignore_call,
     "_lazy_call": lambda callable, **_: callable(),
-    "device_count": _answer(1),
+    **dict.fromkeys(("device_count", "_device_count_nvml", "_raw_device_count_nvml"), _answer(1)),  # NVML counts without a context
     "current_device": _answer(0),
     "set_device": _set_device,
     "device": _OnDevice,

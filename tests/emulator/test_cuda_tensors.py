@@ -410,6 +410,12 @@ def test_each_gpu_says_that_it_multiplies_bf16_and_tf32(arch: str) -> None:
         assert torch.cuda.is_bf16_supported() is True and torch.cuda.is_tf32_supported() is True
 
 
+@pytest.mark.parametrize("count", ["device_count", "_device_count_nvml", "_raw_device_count_nvml"])
+def test_there_is_one_gpu_by_the_driver_and_by_nvml(count: str) -> None:
+    with emulated("sm_90"):
+        assert getattr(torch.cuda, count)() == 1
+
+
 @pytest.mark.parametrize("device", [None, -1, 0, "cuda", "cuda:0", torch.device("cuda"), torch.device("cuda", 0)], ids=str)
 def test_the_gpu_has_each_of_the_names_that_torch_takes_for_it(device: Any) -> None:
     with emulated("sm_90"):
