@@ -126,7 +126,7 @@ SUITES = {
     "torchao": Suite("test/prototype/*/test_*kernels.py"),
     "gemlite": Suite("tests/test_*.py"),
     "vllm": Suite(
-        "tests/kernels/*/test_*triton*.py",
+        "tests/kernels/**/test_*.py",
         preloaded=("transformers", "einops"),
         options=("--noconftest",),  # its conftest imports the engine
         prepare="benchmarks.corpus_vllm:prepare_platform",
