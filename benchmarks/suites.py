@@ -128,7 +128,7 @@ SUITES = {
     "vllm": Suite(
         "tests/kernels/**/test_*.py",
         preloaded=("transformers", "einops"),
-        options=("--noconftest",),  # its conftest imports the engine
+        options=("-p", "benchmarks.vllm_fixtures"),  # the checkout lacks tests/conftest.py, which imports the engine
         prepare="benchmarks.corpus_vllm:prepare_platform",
     ),
 }

@@ -770,7 +770,15 @@ def _type(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> Any:
     return move_tensor(args[0], True, dtype=found[0]) if found is not None and found[1] else for_the_launcher(func, *args, **kwargs)
 
 
+def _numbered_device(mode: Placement, func: type[torch.device], args: tuple, kwargs: dict) -> torch.device:
+    """`torch.device` of a number is that of the accelerator."""
+    if len(args) == 1 and type(args[0]) is int and not kwargs:
+        return CUDA if args[0] > DEVICE_NUMBER_BASE else torch.device("cuda", args[0])
+    return for_the_launcher(func, *args, **kwargs)  # type: ignore[no-any-return]
+
+
 _SPECIAL: dict[Any, Callable[[Placement, Any, tuple, dict], Any]] = {
+    torch.device: _numbered_device,
     torch.Tensor.to: _dispatch_move,
     torch.Tensor.cuda: _cuda,
     torch.Tensor.type: _type,

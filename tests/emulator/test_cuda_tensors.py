@@ -410,6 +410,16 @@ def test_each_gpu_says_that_it_multiplies_bf16_and_tf32(arch: str) -> None:
         assert torch.cuda.is_bf16_supported() is True and torch.cuda.is_tf32_supported() is True
 
 
+def test_a_device_of_a_number_is_the_gpu_of_that_number() -> None:
+    with emulated("sm_90"):
+        assert torch.device(0) == torch.device("cuda", 0) == torch.ones(1, device=torch.device(0)).device
+        assert (torch.device("cpu"), torch.device("cuda", 1)) == (torch.zeros(1).device, torch.device(1))
+        with pytest.raises(torch.AcceleratorError, match="invalid device ordinal"):
+            torch.ones(1, device=torch.device(1))
+        with pytest.raises(TypeError):
+            torch.device(0.5)
+
+
 @pytest.mark.parametrize("count", ["device_count", "_device_count_nvml", "_raw_device_count_nvml"])
 def test_there_is_one_gpu_by_the_driver_and_by_nvml(count: str) -> None:
     with emulated("sm_90"):
