@@ -616,7 +616,7 @@ class Placement(torch_internals.TorchFunctionMode):
         if special is not None:
             return special(self, func, args, kwargs)
         takes_ours = _holds(args) or (bool(kwargs) and _holds(tuple(kwargs.values())))
-        if func in _LIKE or func in torch_internals.factories():
+        if func in _LIKE or func in torch_internals.FACTORIES:
             return _construct(func, args, kwargs, takes_ours)
         if takes_ours and (composition := torch_internals.composition_of(func)) is not None:
             return torch_internals.call_under(self, _run_higher_order, func, composition, *args, **kwargs)

@@ -26,7 +26,7 @@ GeneratorBase = torch._C.Generator
 FunctionModesOff, DispatchOff = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
 no_torch_function = torch._C._disabled_torch_function_impl
 wrapper_of, negative_view = torch.Tensor._make_wrapper_subclass, torch._neg_view
-factories = _default_device._device_constructors  # functions that allocate where their `device` says
+FACTORIES = frozenset(_default_device._device_constructors())  # they allocate where `device` says; found before one is replaced
 identity_of = attrgetter("_cdata")  # of a storage or a generator
 schema_of = attrgetter("_schema")  # of an operator: names, types and aliases of what it takes and gives
 
@@ -126,10 +126,10 @@ def custom_function_of(operator: OpOverload) -> Callable[..., Any] | None:
 
 
 __all__ = [
-    "BACKWARD_ENGINE", "CUDA_START", "RUNTIME_CALLS", "STRIDED_ALLOCATION", "TRACING_START", "BackwardCFunction", "DispatchOff",
-    "FakeTensorMode", "FunctionModesOff", "GeneratorBase", "Library", "OpOverload", "OpOverloadPacket", "StorageWeakRef",
-    "TorchDispatchMode", "TorchFunctionMode", "are_transforms_active", "call_composite", "call_under", "composition_of",
-    "core_aten_decompositions", "custom_function_of", "default_device", "exchange", "factories", "identity_of", "innermost",
+    "BACKWARD_ENGINE", "CUDA_START", "FACTORIES", "RUNTIME_CALLS", "STRIDED_ALLOCATION", "TRACING_START", "BackwardCFunction",
+    "DispatchOff", "FakeTensorMode", "FunctionModesOff", "GeneratorBase", "Library", "OpOverload", "OpOverloadPacket",
+    "StorageWeakRef", "TorchDispatchMode", "TorchFunctionMode", "are_transforms_active", "call_composite", "call_under",
+    "composition_of", "core_aten_decompositions", "custom_function_of", "default_device", "exchange", "identity_of", "innermost",
     "is_composite", "is_transformed", "is_without_bytes", "mark", "name_of", "negative_view", "no_torch_function", "schema_of",
     "wrapper_of",
 ]  # fmt: skip

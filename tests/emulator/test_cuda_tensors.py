@@ -14,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils import _device as torch_device
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.cuda_tensors import CudaTensor, storages_since
@@ -408,6 +409,18 @@ def test_time_goes_on_between_two_calls_that_launch_nothing() -> None:
 def test_each_gpu_says_that_it_multiplies_bf16_and_tf32(arch: str) -> None:
     with emulated(arch):
         assert torch.cuda.is_bf16_supported() is True and torch.cuda.is_tf32_supported() is True
+
+
+def test_a_factory_that_a_test_has_replaced_allocates_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocate, constructors = torch.empty, torch_device._device_constructors
+    constructors.cache_clear()  # as in a process whose first tensor is made under the replacement
+    monkeypatch.setattr(torch, "empty", lambda *sizes, **given: allocate(*sizes, **given).fill_(7.0))
+    try:
+        with emulated("sm_90"):
+            made = torch.empty(2, device="cuda")
+            assert made.is_cuda and made.tolist() == [7.0, 7.0] and not torch.empty(2).is_cuda
+    finally:
+        constructors.cache_clear()
 
 
 def test_a_device_of_a_number_is_the_gpu_of_that_number() -> None:
