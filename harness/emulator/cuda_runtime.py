@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Device
     from bitverdict.harness.emulator.memory.provenance import Provenance
 
-CUDA_VERSION = "12.8"  # what `torch.version.cuda` says: the first that knows sm_100
+CUDA_VERSION = torch.version.cuda or "12.8"  # what `torch.version.cuda` says: of a torch without CUDA, the first that knows sm_100
 LAUNCH = 1000.0  # milliseconds that a launch takes by the events of the emulated GPU: long, so that benchmarks repeat little
 _MODULES = (
     "torch.cuda",

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from typing import Any, ClassVar
 
 import numpy as np
@@ -421,6 +423,20 @@ def test_a_factory_that_a_test_has_replaced_allocates_on_the_gpu(monkeypatch: py
             assert made.is_cuda and made.tolist() == [7.0, 7.0] and not torch.empty(2).is_cuda
     finally:
         constructors.cache_clear()
+
+
+VERSION = """
+import torch
+torch.version.cuda = "13.7"
+from bitverdict.harness.emulator import emulated
+with emulated("sm_90"):
+    print(torch.version.cuda)
+"""
+
+
+def test_a_cuda_build_of_torch_keeps_the_version_that_its_extensions_were_built_for() -> None:
+    done = subprocess.run([sys.executable, "-c", VERSION], capture_output=True, text=True)
+    assert done.stdout.split() == ["13.7"], done.stderr
 
 
 def test_a_device_of_a_number_is_the_gpu_of_that_number() -> None:
