@@ -111,7 +111,9 @@ def _leaves_products(text: str) -> bool:
 
 
 OPEN_SUM = re.compile(r"(add|sub)\.(ftz\.)?(sat\.)?(f16|bf16|f32|f64)")
-OPEN_PRODUCT = re.compile(r"mul\.(ftz\.)?(f16|bf16|f32|f64)|(div|ex2|rcp|rsqrt|sqrt)\.(full|approx)\.(ftz\.)?f32")  # ends in one
+OPEN_PRODUCT = re.compile(r"mul\.(ftz\.)?(f16|bf16|f32|f64)|div\.(full|approx)\.(ftz\.)?f32|(ex2|rcp|rsqrt|sqrt)\.approx\.f32")
+"""What is, or ends in, a product: with `.ftz` a function is one instruction of the special-function unit, without it a subnormal
+is scaled before, and the result behind."""
 _OPEN = re.compile(r"\b(add|sub|mul)\.(?=(?:ftz\.)?(?:sat\.)?(?:f16|bf16|f32|f64)(?:x2)?\b)")
 
 

@@ -8,10 +8,13 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.backends.nvidia.compiler import sm_arch_from_capability
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
+from bitverdict.harness.emulator.frontend.assembly import machine_code
 from bitverdict.harness.emulator.frontend.assembly_sums import ROUNDED_PRODUCT, assembly_sums
+from bitverdict.harness.emulator.frontend.compiled_operations import OPEN_PRODUCT
 from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.inline_assembly import Assembly
 from bitverdict.harness.emulator.ptx.text import NotPtx
@@ -72,6 +75,61 @@ def test_products_whose_rounding_is_said_are_executed_beside_sums():
     with emulated("sm_90"):
         kernels.asked[(1,)](values, found, "mul.f32 $0, $1, $1;", BLOCK=32, enable_fp_fusion=False)
     assert torch.equal(found, values * values + 1)
+
+
+PTX = """
+.version 8.6
+.target {target}
+.address_size 64
+.visible .entry f(.param .b64 p) {{
+    .reg .b64 %rd1; .reg .f32 %x, %y, %z;
+    ld.param.b64 %rd1, [p];
+    ld.volatile.global.f32 %x, [%rd1];
+{statements}
+    ret;
+}}
+.file 1 "kernel.py"
+"""
+FUNCTIONS = [f"{name}.approx{flush}.f32" for name in ("ex2", "rcp", "rsqrt", "sqrt", "div") for flush in (".ftz", "")]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_ptxas_multiplies_behind_the_functions_that_are_said_to_end_in_a_product(arch):
+    statements = [
+        f".loc 1 {line} 0\n ld.volatile.global.f32 %x, [%rd1]; ld.volatile.global.f32 %y, [%rd1+4];"
+        f"{opcode} %z, {'%x, %y' if opcode.startswith('div') else '%x'}; add.f32 %z, %z, %y; st.volatile.global.f32 [%rd1], %z;"
+        for line, opcode in enumerate(FUNCTIONS, 1)
+    ]
+    ptx = PTX.format(target=sm_arch_from_capability(int(arch[3:])), statements="\n".join(statements))
+    code = machine_code(ptx, int(arch[3:]))
+    for place, opcode in enumerate(FUNCTIONS):
+        line = code[place]
+        behind = line[next(number for number, instruction in enumerate(line) if "MUFU" in instruction) :]
+        assert bool(OPEN_PRODUCT.match(opcode)) == any("FMUL" in each or "FFMA" in each for each in behind), (opcode, line)
+
+
+def test_a_function_that_ends_in_no_product_stands_before_a_sum():
+    values, found = torch.randn(32, generator=GENERATOR), torch.zeros(32)
+    with emulated("sm_90"):
+        kernels.asked[(1,)](values, found, "{ .reg .f32 t; ex2.approx.ftz.f32 t, $1; mov.f32 $0, t; }", BLOCK=32)
+    words = INSTRUCTIONS["ex2.approx.ftz.f32"](values.numpy().view(np.uint32))
+    assert torch.equal(found, torch.from_numpy(words.view(np.float32)) + 1)
+
+
+SOFTPLUS = """{ .reg .pred p; setp.gt.f32 p, $1, 20.; @p mov.f32 $0, $1; @!p mul.f32 $0, $1, 1.4426950408889634;
+@!p ex2.approx.ftz.f32 $0, $0; @!p add.f32 $0, $0, 1.0; @!p lg2.approx.ftz.f32 $0, $0; @!p mul.f32 $0, $0, 0.6931471805599453; }"""
+
+
+def test_a_softplus_whose_result_is_written_again_and_again_stands_before_a_sum():
+    values, found = torch.linspace(-10, 30, 256), torch.zeros(256)
+    with emulated("sm_90"):
+        kernels.asked[(1,)](values, found, SOFTPLUS, BLOCK=256)
+
+    def computed(opcode: str, operand: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(INSTRUCTIONS[opcode](operand.numpy().view(np.uint32)).view(np.float32))
+
+    logarithm = computed("lg2.approx.ftz.f32", computed("ex2.approx.ftz.f32", values * 1.4426950408889634) + 1)
+    assert torch.equal(found, torch.where(values > 20, values, logarithm * 0.6931471805599453) + 1)
 
 
 def _once(*terms: torch.Tensor) -> torch.Tensor:
