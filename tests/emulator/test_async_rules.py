@@ -147,22 +147,10 @@ EDITS = [
             (STORE_WAIT[0], STORE_WAIT[0] + "\n    tma.async_gather(rows_of_a, numbers, 0, arrived, tile)"),
         ),
     ),
-    Edit(
-        TCGEN05_MMA,
-        AT_EXIT,
-        "product_commits_once_for_two",
-        "race",
-        "passed",
-        (("    stored(out, sums)", "    stored(out, sums)\n    tcgen05_mma(a_tile, b_tile, spare, use_acc=False)"),),
-    ),
-    Edit(
-        TCGEN05_CP,
-        AT_EXIT,
-        "product_accumulates_on_a_copy_without_a_wait",
-        "race",
-        "passed",
-        (("    stored(out, sums)", "    stored(out, sums)\n    tcgen05_copy(zeros, sums)"),),
-    ),
+    Edit(TCGEN05_MMA, AT_EXIT, "product_commits_once_for_two", "race", "passed",
+         (("    stored(out, sums)", "    stored(out, sums)\n    tcgen05_mma(a_tile, b_tile, spare, use_acc=False)"),)),
+    Edit(TCGEN05_CP, AT_EXIT, "product_accumulates_on_a_copy_without_a_wait", "race", "passed",
+         (("    stored(out, sums)", "    stored(out, sums)\n    tcgen05_copy(zeros, sums)"),)),
     Edit(CP_ASYNC, BY_COMMIT, "copy_commits_empty_groups", "passed", "race"),
     Edit(WGMMA, BY_COMMIT, "product_chains_wgmma_without_a_wait", "passed", "race"),
     Edit(TMA_LOAD, BY_GROUP, "copy_waits_twice", "passed", "race"),
@@ -177,21 +165,14 @@ EDITS = [
     Edit(TMA_SCATTER, GENERIC, "tma_scatter", "race", "passed", without=FENCE),
     Edit(TCGEN05_CP, GENERIC, "product_accumulates_on_a_copy_without_a_wait", "race", "passed", without=FENCE),
     Edit(TCGEN05_MMA, GENERIC, "product_commits_once_for_two", "race", "passed", STORED_AGAIN, without=FENCE),
-    Edit(
-        WGMMA,
-        GENERIC,
-        "product_chains_wgmma_without_a_wait",
-        "race",
-        "passed",
-        (("    half = gl.zeros", STORED_AGAIN[0][1].split("\n")[1] + "\n    half = gl.zeros"),),
-        without=FENCE,
-    ),
+    Edit(WGMMA, GENERIC, "product_chains_wgmma_without_a_wait", "race", "passed",
+         (("    half = gl.zeros", STORED_AGAIN[0][1].split("\n")[1] + "\n    half = gl.zeros"),), without=FENCE),
     Edit(CP_ASYNC, {"proxy": Proxy.ASYNC}, "block_scaled_matmul", "race", "passed", without="" if RACES_ANYWAY else FENCE),
     Edit(TCGEN05_MMA, {"pipe": ""}, "product_accumulates_without_a_wait", "passed", "race"),
     Edit(TCGEN05_CP, {"pipe": ""}, "product_accumulates_on_a_copy_without_a_wait", "passed", "race"),
     Edit(TCGEN05_COMMIT, {"pipe": ""}, "product_commits_once_for_two", "passed", "race"),
     Edit(TMA_SCATTER, {"group": "another"}, "tma_scatter", "passed", "race"),
-]
+]  # fmt: skip
 
 
 @holds("order of products")

@@ -33,76 +33,34 @@ class Loses:
 
 
 LOSSES = (
-    Loses(
-        "ampere_gemm",
-        "sm_80",
-        "    async_copy.async_load(buffer, operand + places, mask=(row < rows)[:, None])",
-        "    buffer.store(gl.load(operand + places, mask=(row < rows)[:, None], other=0.0))",
-        r"lacks cp\.async\.cg",
-    ),
-    Loses(
-        "ampere_gemm",
-        "sm_80",
-        "return gl.SwizzledSharedLayout(vec=vector,",
-        "return gl.SwizzledSharedLayout(vec=2,",
-        r"cp\.async\.cg",
-    ),
+    Loses("ampere_gemm", "sm_80", "    async_copy.async_load(buffer, operand + places, mask=(row < rows)[:, None])",
+          "    buffer.store(gl.load(operand + places, mask=(row < rows)[:, None], other=0.0))", r"lacks cp\.async\.cg"),
+    Loses("ampere_gemm", "sm_80",
+          "return gl.SwizzledSharedLayout(vec=vector,", "return gl.SwizzledSharedLayout(vec=2,", r"cp\.async\.cg"),
     Loses("ampere_gemm", "sm_80", '"ld.shared": 4}', '"ld.shared": 8}', r"lacks ld\.shared"),
     Loses("ampere_gemm", "sm_80", "            async_copy.wait_group(STAGES - 1 - consumed)  #", "            #", "wait_group"),
-    Loses(
-        "hopper_matmul",
-        "sm_90",
-        "    fence_async_shared()\n    tma.async_store(c_matrix, [row, column], c_tile)",
-        "    tma.async_store(c_matrix, [row, column], c_tile)\n    tma.async_store(c_matrix, [row, column], c_tile)",
-        r"has 2 of cp\.async\.bulk\.tensor\.2d\.global",
-    ),
-    Loses(
-        "small_mma",
-        "sm_100",
-        "        tcgen05_commit(barriers.index(0))\n        mbarrier.wait(barriers.index(0), phase=0)",
-        "        gl.barrier()",
-        r"lacks tcgen05\.commit",
-    ),
-    Loses(
-        "small_mma",
-        "sm_100",
-        "        a = allocate_tensor_memory(a_matrix.dtype, [M, K], TensorMemoryLayout([BLOCK_M, BLOCK_K], col_stride=1))"
-        "  # (M, K) packed\n        a.store(a_tile.load(a.get_reg_layout()))",
-        "        a = a_tile",
-        r"lacks tcgen05\.mma.*kind",
-    ),
+    Loses("hopper_matmul", "sm_90", "    fence_async_shared()\n    tma.async_store(c_matrix, [row, column], c_tile)",
+          "    tma.async_store(c_matrix, [row, column], c_tile)\n    tma.async_store(c_matrix, [row, column], c_tile)",
+          r"has 2 of cp\.async\.bulk\.tensor\.2d\.global"),
+    Loses("small_mma", "sm_100", "        tcgen05_commit(barriers.index(0))\n        mbarrier.wait(barriers.index(0), phase=0)",
+          "        gl.barrier()", r"lacks tcgen05\.commit"),
+    Loses("small_mma", "sm_100",
+          "        a = allocate_tensor_memory(a_matrix.dtype, [M, K], TensorMemoryLayout([BLOCK_M, BLOCK_K], col_stride=1))"
+          "  # (M, K) packed\n        a.store(a_tile.load(a.get_reg_layout()))", "        a = a_tile", r"lacks tcgen05\.mma.*kind"),
     Loses("blocked_matmul", "sm_100", "    tma.async_store(c_matrix, [row, column], c_tile)\n", "", "lacks cp"),
-    Loses(
-        "blocked_matmul",
-        "sm_100",
-        "        tcgen05_mma(a_tile, b, accumulator, use_acc=accumulate)\n",
-        "",
-        r"has 0 of tcgen05\.mma",
-    ),
-    Loses(
-        "tmem_copy",
-        "sm_100",
-        "stored = gl.convert_layout(held.load(held.get_reg_layout(instr_variant=ATOM)), coalesced_layout)",
-        "stored = gl.load(source + places_of(PARTS - 1 - step, M, N, PARTS, coalesced_layout))",
-        "lacks tcgen05",
-    ),
+    Loses("blocked_matmul", "sm_100",
+          "        tcgen05_mma(a_tile, b, accumulator, use_acc=accumulate)\n", "", r"has 0 of tcgen05\.mma"),
+    Loses("tmem_copy", "sm_100",
+          "stored = gl.convert_layout(held.load(held.get_reg_layout(instr_variant=ATOM)), coalesced_layout)",
+          "stored = gl.load(source + places_of(PARTS - 1 - step, M, N, PARTS, coalesced_layout))", "lacks tcgen05"),
     Loses("tmem_copy", "sm_100", "held.load(held.get_reg_layout(instr_variant=ATOM))", "held.load()", r"has 0 of tcgen05\.ld"),
-    Loses(
-        "tma_gather",
-        "sm_100",
-        "row_numbers = gl.convert_layout(row_numbers, offset_layout(gl.num_warps()))",
-        "row_numbers = gl.convert_layout(row_numbers, gl.BlockedLayout([BLOCK_X], [32], [gl.num_warps()], [0]))",
-        "tile::gather4, must have",
-    ),
+    Loses("tma_gather", "sm_100", "row_numbers = gl.convert_layout(row_numbers, offset_layout(gl.num_warps()))",
+          "row_numbers = gl.convert_layout(row_numbers, gl.BlockedLayout([BLOCK_X], [32], [gl.num_warps()], [0]))",
+          "tile::gather4, must have"),
     Loses("tma_scatter", "sm_100", "    tma.store_wait(pendings=0)\n", "", r"lacks cp\.async\.bulk\.wait_group"),
-    Loses(
-        "fused_gather_scatter_matmul",
-        "sm_100",
-        "        tma.async_scatter(out, targets, tile_n * BLOCK_N, out_tile)\n",
-        "",
-        "lacks cp",
-    ),
-)
+    Loses("fused_gather_scatter_matmul", "sm_100",
+          "        tma.async_scatter(out, targets, tile_n * BLOCK_N, out_tile)\n", "", "lacks cp"),
+)  # fmt: skip
 
 
 def rows_of(loses: Loses) -> list[Row]:
