@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bitverdict.harness.checks.explain import evaluation
 from bitverdict.harness.checks.explain.cause import ZEROS, Cause, cause_of, choose_cause
 from bitverdict.harness.checks.explain.check import probable_cause
 from bitverdict.harness.checks.explain.evaluation import evaluate_reference, operation_text, operations
@@ -20,6 +21,8 @@ from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.reference.formats import FORMATS, decode, encode
+from bitverdict.reference.tracing import namespace as tracing
+from bitverdict.reference.tracing.state import Trace
 
 RNG = np.random.default_rng(7)
 A, B = (decode(FORMATS["fp16"], encode(FORMATS["fp16"], RNG.normal(size=shape))) for shape in ((70, 105), (105, 40)))
@@ -151,6 +154,11 @@ def test_an_operation_of_a_reference_that_is_missing_is_named_as_written() -> No
         found = caused(came, mathematics=mathematics, name="y", real=True)
         assert found is not None and sentence in found.sentence
     assert [operation_text(each) for each in operations(mathematics)][:2] == ["x * x", "mean(x * x)"]
+
+
+def test_references_of_a_verdict_are_references_of_a_cause() -> None:
+    names = [name for name in dir(tracing.Namespace(Trace())) if not name.startswith("_") and "." not in name]
+    assert "erfc" in names and [name for name in names if not hasattr(evaluation.Namespace(), name)] == []
 
 
 def test_nothing_is_said_of_thin_evidence_or_of_two_meanings() -> None:

@@ -119,6 +119,10 @@ def gelu(xp: Any, z: Any) -> Any:
     return 0.5 * z * (1 + xp.tanh(0.7978845608028654 * (z + 0.044715 * z * z * z)))
 
 
+def exact_gelu(xp: Any, z: Any) -> Any:
+    return xp.astype(0.5 * z * (1 + xp.erf(z / 2**0.5)), xp.bfloat16)
+
+
 def dequantized(xp: Any, q: Any, z: Any, s: Any) -> Any:
     return (q - xp.repeat(z, 6, axis=1)) * xp.repeat(s, 6, axis=1)
 
@@ -233,6 +237,7 @@ FAMILIES: dict[str, tuple[Callable, dict, np.ndarray, np.ndarray, str]] = {
         0.5 * X * (1 + np.tanh(0.9 * X)),
         "GELU by erf",
     ),
+    "gelu by tanh": (exact_gelu, {"z": X}, gelu(np, X), 0.5 * X * (1 + np.tanh(0.9 * X)), "GELU by tanh"),
     "zero point behind the scale": (
         dequantized,
         GROUPS,

@@ -11,6 +11,7 @@ import numpy as np
 from bitverdict.harness.checks.explain.evaluation import Change, Operation, operation_text
 from bitverdict.harness.checks.explain.evidence import Evidence
 from bitverdict.harness.model.verdict import CONSTANT_CAUSE
+from bitverdict.reference.tracing.functions import erf_value
 
 WITH_NUMBERS = ("add", "subtract", "multiply", "divide", "true_divide", "power", "maximum", "minimum")
 MASKS = ("bitwise_and", "remainder")
@@ -113,7 +114,7 @@ def other_function(operation: Operation, done: list[Operation]) -> Iterator[tupl
     if operation.name == "tanh" and any(abs(_number(each) - 0.044715) < 1e-5 for each in done):
         for z in _arguments_of_cube(done):
             if np.shape(z) == np.shape(operation.result):
-                yield "function", template.format("erf", "tanh"), lambda function, args, kwargs, z=z: _erf(z / np.sqrt(2))  # type: ignore[misc]
+                yield "function", template.format("erf", "tanh"), lambda function, args, kwargs, z=z: erf_value(z / np.sqrt(2))  # type: ignore[misc]
                 yield "function", template.format("a sigmoid", "tanh"), lambda function, args, kwargs, z=z: np.tanh(0.851 * z)  # type: ignore[misc]
     if operation.name == "erf":
         yield "function", template.format("tanh", "erf"), lambda function, args, kwargs: np.tanh(_inner(args[0] * np.sqrt(2)))
@@ -136,9 +137,3 @@ def _arguments_of_cube(done: list[Operation]) -> Iterator[np.ndarray]:
 
 def _inner(z: Any) -> Any:
     return np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)
-
-
-def _erf(z: np.ndarray) -> np.ndarray:
-    from math import erf
-
-    return np.vectorize(erf, otypes=[np.float64])(z)

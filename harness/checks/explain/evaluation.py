@@ -16,6 +16,8 @@ import numpy as np
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
 from bitverdict.reference.philox import philox, uniform
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, BY_NAME
+from bitverdict.reference.tracing.functions import erf_value, erfc_value
 
 LONGEST = 48  # characters of an expression's text
 INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "matmul": "@", "power": "**",
@@ -28,6 +30,8 @@ OVERHEAD = 4000  # elements that NumPy works through in the time of one call fro
 LARGEST = FORMATS["fp32"].largest  # beyond it a changed reference overflows, as the kernel's fp32 does
 _LOW, _SEED = np.uint64(0xFFFFFFFF), 0xFFFFFFFFFFFFFFFF
 _NUMPY = str(np.__file__).removesuffix("__init__.py")
+_WITHOUT_NUMPY = {"erf": erf_value, "erfc": erfc_value}
+_TYPES_WITHOUT_NUMPY = {name for name, dtype in (BY_NAME | BY_FORMAT).items() if dtype.kind == "float" and not hasattr(np, name)}
 _CREATION_FUNCTIONS = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
 
 
@@ -143,7 +147,9 @@ class Namespace:
     unchanged = float("nan")
 
     def __getattr__(self, name: str) -> Any:
-        member = getattr(np, name)
+        if name in _WITHOUT_NUMPY:
+            return lambda x: _active_run.get().operate(name, _WITHOUT_NUMPY[name], (x,), {})
+        member = np.float64 if name in _TYPES_WITHOUT_NUMPY else getattr(np, name)
         if name == "arange":
             return lambda *args, **kwargs: _active_run.get().operate("arange", member, args, _exact(kwargs))
         if name in _CREATION_FUNCTIONS:
