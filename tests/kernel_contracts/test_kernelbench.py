@@ -52,6 +52,7 @@ def test_a_right_candidate_passes_and_a_wrong_one_fails(tmp_path: Path) -> None:
     wrong.write_text(replaced_once(right.read_text(), 'other=-float("inf")', "other=0.0", "softmax"))
     found = _judged(problem, wrong, place=0)  # 200 columns in a block of 256
     assert found.failed and found.outcome in (Outcome.WRONG_MATHEMATICS, Outcome.OUTSIDE_BOUND)
+    assert "rows that zeros fill from 200 up to 256" in found.details["cause"], found.details
 
 
 @pytest.mark.parametrize(

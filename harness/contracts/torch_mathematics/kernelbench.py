@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bitverdict.harness.contracts.described.outputs import expected_output
+from bitverdict.harness.contracts.oracle.shared_mathematics import decode_operand
 from bitverdict.harness.contracts.torch_mathematics.graph import reference_of
 from bitverdict.harness.contracts.torch_mathematics.operators.rules import NoRule
 from bitverdict.harness.contracts.torch_mathematics.problem_file import Problem, ProblemFile, seed_torch
@@ -25,6 +26,7 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, UndecidedCase
 from bitverdict.harness.model.launcher_limits import nearest
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.usage import UsageError
 
 if TYPE_CHECKING:
@@ -151,9 +153,8 @@ class KernelBenchContract(Contract):
     def declared(self, case: Case) -> frozenset[str] | None:
         return frozenset()
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        from bitverdict.reference.tracing import Untraceable, trace
-
+    def _reference(self, case: Case, operands: Mapping[str, Operand]) -> tuple[Callable, list[torch.Tensor]]:
+        """`Model.forward` as a reference of `operands`, and the outputs that torch gives. NoRule where an operator has none."""
         problem, names = self.problem_of(case), list(operands)
         model, inputs = problem.model(case.data_seed), problem.inputs(case.data_seed)
         tensors = {**{f"input {place}": tensor for place, tensor in enumerate(inputs)}, **_state(model)}
@@ -166,8 +167,13 @@ class KernelBenchContract(Contract):
 
         with torch.no_grad():
             eager_outputs = _output_list(forward(*(tensors[name] for name in names)))
+        return reference_of(forward, [tensors[name] for name in names]), eager_outputs
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        from bitverdict.reference.tracing import Untraceable, trace
+
         try:
-            reference = reference_of(forward, [tensors[name] for name in names])
+            reference, eager_outputs = self._reference(case, operands)
             found = trace(reference, [(tensor.format, tensor.codes) for tensor in operands.values()], arch=target.arch)
         except (NoRule, Untraceable) as missing:
             raise UndecidedCase(f"the problem's Model cannot be traced: {missing}") from None
@@ -175,6 +181,15 @@ class KernelBenchContract(Contract):
             expected_output(output, _format(output, tensor), traced, before=None, run_record=recorded, exact=False)
             for output, tensor, traced in zip(_output_names(len(eager_outputs)), eager_outputs, found, strict=True)
         ]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        reference, eager_outputs = self._reference(case, operands)
+        return Mathematics(
+            function=reference,
+            operands={name: decode_operand(each) for name, each in operands.items()},
+            outputs=tuple(_output_names(len(eager_outputs))),
+            formats={name: each.format for name, each in operands.items()},
+        )
 
     def case_from_json(self, record: Mapping) -> Case:
         known, given = dict(self.file.numbers), record.get("problem") or {}
