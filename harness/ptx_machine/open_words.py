@@ -14,7 +14,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.memory.byte_arrays import copy_of
+from bitverdict.harness.emulator.memory.byte_arrays import copy_of, words_in
 from bitverdict.harness.emulator.memory.global_memory import Region
 
 MOST_THREADS = 1 << 18
@@ -57,14 +57,15 @@ class OpenWords(DeviceProbe):
         result = twin.result_of(run, after_ptx)  # which changes the bytes
         if result.not_run or result.difference or not result.is_definite:
             return
-        words = run.enclosed.words()
         for region, ptx_bytes in after_ptx:
-            here = words[(words["address"] >= region.base) & (words["address"] < region.end)]
-            for size in np.unique(here["size"]).tolist():
-                addresses = here["address"][here["size"] == size]
-                places = (addresses - region.base)[:, None] + np.arange(size)
-                region.raw[places] = ptx_bytes[places]
-                run.enclosed.forget(addresses, size)
+            for size, addresses in run.enclosed.addresses_between(region.base, region.end).items():
+                at = addresses - region.base
+                if (at % size).any():
+                    places = at[:, None] + np.arange(size)
+                    region.raw[places] = ptx_bytes[places]
+                else:
+                    region.words(size)[at // size] = words_in(ptx_bytes, size)[at // size]
+            run.enclosed.forget_range(region.base, region.end)
 
     def end(self, run: LaunchRun) -> None:
         self._before = []

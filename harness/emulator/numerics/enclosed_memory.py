@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 _PAGE_BITS = 14
 _PAGE = 1 << _PAGE_BITS  # bytes
-_WORDS = np.dtype([*((name, np.int64) for name in ("address", "word", "low", "high", "size")), ("is_integer", np.bool_)])
+_COLUMNS = [*((name, np.int64) for name in ("address", "word", "low", "high", "size")), ("is_integer", np.bool_)]
+_WORDS = np.dtype(_COLUMNS, align=True)
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,40 @@ class EnclosedMemory:
         twin._free, twin._rows = list(self._free), dict(self._rows)
         return twin
 
+    def become(self, other: EnclosedMemory) -> None:
+        """Have the words of `other`, which is used no more."""
+        self.__dict__.update(other.__dict__)
+
     def words(self) -> np.ndarray:
         """Records (n,) of the words, by address."""
         words = self._words[self._words["size"] > 0]
         return words[np.argsort(words["address"])]
 
+    def addresses_between(self, first: int, end: int) -> dict[int, np.ndarray]:
+        """{size: addresses (n,) of the words of it from address `first` up to `end`, in no order}."""
+        numbers = self._between(first, end)
+        address, sizes = (self._words[name][numbers] for name in ("address", "size"))
+        return {size: address[sizes == size] for size in (_distinct(sizes).tolist() if sizes.size else ())}
+
     def forget(self, address: np.ndarray, size: int) -> None:
         """Forget each word of which a byte of the `size` at any of `address` is part."""
         if self:
-            numbers = self._numbers(np.asarray(address), size)
-            self._clear(np.unique(numbers[numbers > 0]))
+            numbers = self._numbers(np.asarray(address), size).reshape(-1)
+            if numbers.any():
+                self._clear(_distinct(numbers))
 
     def forget_range(self, first: int, end: int) -> None:
-        """Forget what lies from address `first` up to `end`."""
-        at = self._words["address"]
-        self._clear(np.flatnonzero((self._words["size"] > 0) & (at >= first) & (at < end)))
+        """Forget each word that begins from address `first` up to `end`."""
+        numbers = self._between(first, end)
+        if not numbers.size:
+            return
+        address = self._words["address"][numbers]
+        lowest, past = int(address.min()), int((address + self._words["size"][numbers]).max())  # no byte there is of another word
+        for page in range(lowest >> _PAGE_BITS, (past - 1 >> _PAGE_BITS) + 1):
+            if row := self._rows.get(page, 0):
+                start = page << _PAGE_BITS
+                self._table[row, max(lowest - start, 0) : past - start] = 0
+        self._free_numbers(numbers)
 
     def store(
         self, address: np.ndarray, word: np.ndarray, low: np.ndarray, high: np.ndarray, size: int, is_integer: bool = False
@@ -73,8 +94,8 @@ class EnclosedMemory:
         for name, column in zip(_WORDS.names or (), (address, word, low, high, size, is_integer), strict=True):
             self._words[name][numbers] = column
         self._count += address.size
-        places = self._places(address[:, None] + np.arange(size), adds=True)
-        self._table.reshape(-1)[places] = numbers[:, None]
+        self._add_pages(address, size)
+        self._number_bytes(address, size, numbers[:, None])
 
     def enclosure_at(self, address: np.ndarray, word: np.ndarray, size: int, is_integer: bool = False) -> Enclosure | None:
         """What may lie at `address` (...) that holds the keys `word`; None where all of it is exact."""
@@ -100,27 +121,59 @@ class EnclosedMemory:
         alike = (found["address"] == address[..., None]) & (found["size"] == size) & (found["is_integer"] == is_integer)
         return bool(((numbers > 0) & ~alike).any())
 
+    def _between(self, first: int, end: int) -> np.ndarray:
+        """The numbers of the words from address `first` up to `end`."""
+        at = self._words["address"]
+        return np.flatnonzero((at >= first) & (at < end) & (self._words["size"] > 0))
+
     def _numbers(self, address: np.ndarray, size: int) -> np.ndarray:
         """(..., size) numbers of the words that the `size` bytes at each address are part of."""
-        return self._table.reshape(-1)[self._places(address[..., None] + np.arange(size))]
+        table, places = self._places(address, size)
+        return table[places].reshape(*address.shape, size)
 
-    def _places(self, address: np.ndarray, *, adds: bool = False) -> np.ndarray:
-        """Where in the table the bytes at `address` have their numbers; `adds` rows for pages that have none."""
-        page = address >> _PAGE_BITS
-        first, last = (int(page.min()), int(page.max())) if page.size else (0, 0)
-        if last - first < 64:
-            pages, row_number = range(first, last + 1), page - first
+    def _number_bytes(self, address: np.ndarray, size: int, numbers: np.ndarray | int) -> None:
+        """Put `numbers`, (n, 1) or one, at each of the `size` bytes of `address` (n,)."""
+        table, places = self._places(address, size)
+        table[places] = numbers
+
+    def _places(self, address: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray | slice]:
+        """The table in the form in which it takes the places, of which one is that of the `size` bytes at each address."""
+        table = self._table.reshape(-1)
+        if not address.size:
+            return table[:0].reshape(-1, size), slice(None)
+        lowest, highest = int(address.min()), int(address.max()) + size - 1
+        pages = range(lowest >> _PAGE_BITS, (highest >> _PAGE_BITS) + 1)
+        if len(pages) < 64:
+            rows = [self._rows.get(page, 0) for page in pages]
+            follow = rows == list(range(rows[0], rows[0] + len(rows)))
+            if follow and highest - lowest + 1 == address.size * size and (np.diff(address.reshape(-1)) == size).all():
+                at = rows[0] * _PAGE + (lowest & (_PAGE - 1))
+                return table[at : at + address.size * size].reshape(-1, size), slice(None)
+            shifts = [(row - page) * _PAGE for row, page in zip(rows, pages, strict=True)]
         else:
-            unique_pages, row_number = np.unique(page, return_inverse=True)
-            pages, row_number = unique_pages.tolist(), row_number.reshape(page.shape)
-        if adds:
-            for number in pages:
-                self._rows.setdefault(number, len(self._rows) + 1)
-            if (more := len(self._rows) + 1 - len(self._table)) > 0:
-                more = max(more, len(self._table))
-                self._table = np.concatenate([self._table, np.zeros((more, _PAGE), np.int32)])
-        rows = np.array([self._rows.get(number, 0) for number in pages], np.int64)
-        return rows[row_number] * _PAGE + (address & (_PAGE - 1))
+            follow, shifts = False, []
+        is_aligned = not (address & (size - 1)).any()  # none lies on two pages
+        address = address if is_aligned else address[..., None] + np.arange(size)
+        if follow:
+            places = address + shifts[0]
+        elif shifts:
+            places = address + np.array(shifts)[(address >> _PAGE_BITS) - pages.start]
+        else:
+            some, of_address = np.unique(address >> _PAGE_BITS, return_inverse=True)
+            shift = np.array([(self._rows.get(page, 0) - page) * _PAGE for page in some.tolist()])
+            places = address + shift[of_address.reshape(address.shape)]
+        return (table.reshape(-1, size), places // size) if is_aligned else (table, places)
+
+    def _add_pages(self, address: np.ndarray, size: int) -> None:
+        """A row of the table for each page of the `size` bytes at `address` that has none."""
+        pages: Sequence[int] = range(int(address.min()) >> _PAGE_BITS, (int(address.max()) + size - 1 >> _PAGE_BITS) + 1)
+        if len(pages) > 2:
+            pages = np.unique(np.stack([address >> _PAGE_BITS, (address + size - 1) >> _PAGE_BITS])).tolist()
+        for number in pages:
+            self._rows.setdefault(number, len(self._rows) + 1)
+        if (more := len(self._rows) + 1 - len(self._table)) > 0:
+            more = max(more, len(self._table))
+            self._table = np.concatenate([self._table, np.zeros((more, _PAGE), np.int32)])
 
     def _take(self, count: int) -> np.ndarray:
         """`count` numbers that are free."""
@@ -139,10 +192,23 @@ class EnclosedMemory:
 
     def _clear(self, numbers: np.ndarray) -> None:
         """No word has `numbers` any more."""
-        for size in np.unique(self._words["size"][numbers]):
-            some = numbers[self._words["size"][numbers] == size]
-            self._table.reshape(-1)[self._places(self._words["address"][some][:, None] + np.arange(size))] = 0
-        if numbers.size:
-            self._words["size"][numbers] = 0
-            self._free.append(numbers)
-            self._count -= numbers.size
+        if not numbers.size:
+            return
+        words = self._words[numbers]
+        for size in _distinct(words["size"]).tolist():
+            self._number_bytes(words["address"][words["size"] == size], size, 0)
+        self._free_numbers(numbers)
+
+    def _free_numbers(self, numbers: np.ndarray) -> None:
+        self._words["size"][numbers] = 0
+        self._free.append(numbers)
+        self._count -= numbers.size
+
+
+def _distinct(numbers: np.ndarray) -> np.ndarray:
+    """Those of `numbers` (n,) that are not 0, each once. The bytes of a word mostly follow each other, and so do words."""
+    changes = np.empty(numbers.shape, np.bool_)
+    changes[0] = True
+    np.not_equal(numbers[1:], numbers[:-1], out=changes[1:])
+    some = numbers[changes & (numbers > 0)]
+    return some if (some[1:] > some[:-1]).all() else np.unique(some)

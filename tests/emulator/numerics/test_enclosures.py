@@ -333,11 +333,13 @@ def test_memory_keeps_the_last_store_of_an_address() -> None:
 
 
 def test_memory_of_enclosed_words_agrees_with_a_list_of_them() -> None:
-    """Words of 1 to 8 bytes at any address around an end of a page, stored, overwritten in part, forgotten by ranges."""
+    """Words of 1 to 8 bytes around an end of a page, in turn or not, near or far: stored, overwritten in part, forgotten."""
     random, memory, copied, listed = np.random.default_rng(7), EnclosedMemory(), EnclosedMemory(), dict[int, tuple[int, int]]()
     for turn in range(400):
         size, count = int(random.choice([1, 2, 4, 8])), int(random.integers(1, 40))
-        address = (1 << 14) * 3 - 256 + size * random.permutation(512 // size)[:count]
+        places = int(random.integers(8)) + np.arange(count) if turn % 3 == 0 else random.permutation(512 // size)[:count]
+        first, apart = (1 << 14) * 3 - 256 + int(random.choice([0, 0, 1])), 4096 if turn % 7 == 6 else 1
+        address = first + size * apart * places
         touched = [at for at, (long, _) in listed.items() if ((at < address + size) & (address < at + long)).any()]
         assert memory.overlaps(address, size) == bool(touched)
         if turn % 5 == 4:
