@@ -19,7 +19,7 @@ from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, Wor
 from bitverdict.harness.emulator.execution.program_batches import DIFFERING_LANES, FEW_PROGRAMS
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.arguments import program_arguments
-from bitverdict.harness.emulator.frontend.lowerings.program_batches import ENCLOSED_VALUES, HELD_ACCESSES, ONE_PROGRAM
+from bitverdict.harness.emulator.frontend.lowerings.program_batches import HELD_ACCESSES, ONE_PROGRAM
 from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums, note_sum
 from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Device, Launch
     from bitverdict.harness.emulator.memory.global_memory import Region
 
-NO_ORDER_REASONS = ("", FEW_PROGRAMS, DIFFERING_LANES, ENCLOSED_VALUES, HELD_ACCESSES, ONE_PROGRAM)
+NO_ORDER_REASONS = ("", FEW_PROGRAMS, DIFFERING_LANES, HELD_ACCESSES, ONE_PROGRAM)
 _ORDERED_BY_ATOMICS = re.compile(
     rb"tt\.atomic_|async_tma_reduce|tt\.descriptor_reduce|local_atomic|buffer_atomic|inline_asm|isVolatile"
 )

@@ -60,6 +60,61 @@ def summed(x, y, z, out, KIND: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def several(x, y, z, out, KIND: tl.constexpr, N: tl.constexpr):
+    """A row of open sums a program, and what `KIND` makes of them."""
+    row, at = tl.program_id(0), tl.arange(0, N)
+    places = row * N + at
+    a, b, c = tl.load(x + places), tl.load(y + at), tl.load(z + places)
+    s = a * b + c
+    shared = b * b + tl.load(z + at)  # the same for all programs
+    tile = tl.reshape(s, [8, N // 8])
+    if KIND == "sum":
+        s = tl.maximum(-s, 0.25) * shared
+    elif KIND == "function":
+        s = tl.exp(s) / (tl.abs(shared) + 1) + tl.sqrt(tl.abs(s)) + tl.sin(s)
+    elif KIND == "chosen":
+        s = tl.where(s > shared, a, tl.where(s == c, s, b * b - s * s))
+    elif KIND == "counted":
+        s = c + tl.sum(tl.where(s > 0, 1, 0)) * 3 + (s * 9).to(tl.int32)
+    elif KIND == "reduced":
+        s = c + tl.sum(s) + tl.max(s) - tl.sum(shared)
+    elif KIND == "extreme":
+        s = c + tl.sum(tl.broadcast_to(tl.argmax(tile, 1)[:, None], [8, N // 8]))
+    elif KIND == "combined":
+        _, s = tl.associative_scan((a, s), 0, carried)
+    elif KIND == "scanned":
+        s = tl.cumsum(s)
+    elif KIND == "shaped":
+        low, high = tl.split(tl.reshape(tl.trans(tl.reshape(tile, [N // 8, 8])), [N // 2, 2]))
+        s = tl.reshape(tl.join(high, low), [N]) + tl.max(tile)
+    elif KIND == "carried":
+        for i in range(3):
+            s = s * 0.5 + a * tl.load(y + i)
+    elif KIND == "branched":
+        if tl.sum(a) > -1000:
+            s = s + row
+    elif KIND == "in place":
+        s = tl.load(out + places) * 2
+    elif KIND == "half":
+        s = s + s.to(tl.float16).to(tl.float32) + tl.floor(s)
+    elif KIND == "masked":
+        tl.store(out + places, a, mask=s > 0)
+    elif KIND == "bits":
+        s = s.to(tl.int32, bitcast=True).to(tl.float32)
+    elif KIND == "address":
+        s = tl.load(z + tl.floor(tl.clamp(s, -4.0, 4.0)).to(tl.int32) + 4)
+    elif KIND == "again":
+        tl.store(out + places, tl.load(out + places) * 2)
+        s = tl.load(out + places) + 1
+    tl.store(out + places, s)
+
+
+@triton.jit
+def carried(a, b, c, d):
+    return a * c, b * c + d
+
+
+@triton.jit
 def decided(x, y, z, scale, out, KIND: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, N)
     a = tl.load(scale + at)

@@ -241,16 +241,18 @@ def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: I
     if min(count, size) < LEAST:
         return FEW_PROGRAMS
     memory, order, notes = launch.memory, launch.memory.order, set(launch.notes)
-    batch, watched_order, given = Batch(launch), _Order(order), tuple(arguments)
+    batch, watched_order, values = Batch(launch), _Order(order), tuple(arguments)
+    enclosed_memory, enclosed_before = launch.enclosures.memory, launch.enclosures.memory.copy()
     memory.order = watched_order  # type: ignore[assignment]
     try:
         for first in range(0, count, size):
             batch.start(range(first, min(first + size, count)))
-            run(batch, *given)
+            run(batch, *values)
         return ""
     except Exception as error:  # whatever it is: programs that run one by one say it in their words
         launch.check_time()
         watched_order.take_back()
+        enclosed_memory.become(enclosed_before)
         launch.begun_count = 0
         launch.runs[:] = [0] * len(launch.runs)
         order.notes.intersection_update(notes)

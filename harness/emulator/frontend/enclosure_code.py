@@ -9,7 +9,8 @@ come from floats, comes the same operation on the ends of what is enclosed; it r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.frontend.generated_code import RegionDepth
-from bitverdict.harness.emulator.frontend.translator import LOWERINGS, OpenChoice
+from bitverdict.harness.emulator.frontend.translator import OpenChoice
 from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, enclose_sum
 from bitverdict.harness.emulator.mlir_reader import Function, Operation
 from bitverdict.harness.emulator.mlir_types import Type
@@ -135,12 +136,12 @@ class EnclosureWriter(RegionDepth):
         with t.when(t.calls(enclosures.inside, *map(t.value, names))):
             t.emit("{}", t.calls(enclosures.refuse, op, what, *map(t.value, names)))
 
-    def write(self, op: Operation, lowering: LoweringFunction) -> None:
+    def write(self, op: Operation) -> None:
         """Write the code of `op`, and behind it what `op` does to enclosures."""
         t, replaced_count = self.t, len(self.t.replaced)
         if not self.depth:
             self._before(op)
-        open_ = self.write_lowering(op, lowering)
+        open_ = self.write_lowering(op, type(t).lower_plainly)
         if self.depth:
             return
         if len(t.replaced) > replaced_count:  # what stands there is the result of a later operation
@@ -287,10 +288,10 @@ class EnclosureWriter(RegionDepth):
             )
         if name in _FOLDS:
             if (largest := _extreme(op)) is not None and kinds[0].is_float and len(op.operands) == 2:
-                return partial(self._extremes, op, largest)
+                return partial(self._extremes, op, may_be, largest)
             if _rises(op, kinds[0]) or self.t.operand(op, 0).shape[op.integer("axis")] == 1:
                 return partial(self._at_both_ends, op, may_be)
-            return partial(self._combine_elements, op)
+            return partial(self._combine_elements, op, may_be)
         if name == "arith.select":
             return partial(self._select_results, op, may_be)
         if name in _MONOTONE_OPERATIONS:
@@ -314,13 +315,15 @@ class EnclosureWriter(RegionDepth):
         results = [f"{result}~{t.name('other')}" for result in op.results]
         for result, kind in zip(results, op.outputs, strict=True):
             t.types[result] = kind
-        LOWERINGS[op.name](t, replace(op, operands=[fresh.get(i, name) for i, name in enumerate(op.operands)], results=results))
+        t.lower_plainly(replace(op, operands=[fresh.get(i, name) for i, name in enumerate(op.operands)], results=results))
         return tuple(t.value(result) for result in results)
 
     def _fresh(self, op: Operation, places: list[int]) -> dict[int, str]:
         found = {i: f"{op.operands[i]}~{self.t.name('choice')}" for i in places}
         for i, name in found.items():
             self.t.types[name] = self.t.types.get(op.operands[i])
+            if self.t.batches is not None and op.operands[i] in self.t.batches.varying:
+                self.t.batches.varying.add(name)
         return found
 
     def _loop(self, targets: str, over: object, count: int = 1) -> None:
@@ -447,26 +450,34 @@ class EnclosureWriter(RegionDepth):
         t.indent += "    "
         return (other,)
 
-    def _extremes(self, op: Operation, largest: bool) -> tuple[Any, ...]:
+    def _extremes(self, op: Operation, places: list[int], largest: bool) -> tuple[Any, ...]:
         """The largest or smallest element, and the number beside it: of each that a choice may make it."""
         t, other_names = self.t, (self.t.name("other"), self.t.name("number"))
-        axis, fmt = op.integer("axis"), t.operand(op, 0).format
-        self._loop(
-            t.join_values(other_names),
-            t.apply(enclosure_ends.extreme, t.code("m"), op, *self._values_and_types(op, [0, 1]), fmt, axis, largest),
-            2,
-        )
+        fmt = t.operand(op, 0).format
+        with self._fold(op, places) as (values, dtypes, axis):
+            over = t.apply(enclosure_ends.extreme, t.code("m"), op, values, dtypes, fmt, axis, largest)
+        self._loop(t.join_values(other_names), over, 2)
         return other_names
 
-    def _combine_elements(self, op: Operation) -> tuple[Any, ...]:
+    @contextmanager
+    def _fold(self, op: Operation, places: list[int]) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], int]]:
+        """While entered: the operands of the fold `op`, their types, and the axis that is folded. In a batch one of programs stands
+        in front."""
+        names = [op.operands[i] for i in places]
+        rows = nullcontext(0) if self.t.batches is None else self.t.batches.rows_of_fold(op, names)
+        with rows as axes:
+            yield *self._values_and_types(op, range(len(op.operands))), op.integer("axis") + axes
+
+    def _combine_elements(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
         """What a combination of several operations leaves of the elements: it follows enclosures itself, step by step."""
         from bitverdict.harness.emulator.frontend.lowerings.reductions import combination, order_of
 
         t, other_names = self.t, tuple(self.t.name("other") for _ in op.results)
         t.replaced -= {name for inner in _body(op) for name in inner.results}
-        combine, (values, dtypes) = combination(t, op, follows=True), self._values_and_types(op, range(len(op.operands)))
-        how = op.integer("axis"), order_of(t, op), op.flag("reverse")
-        over = t.apply(enclosure_ends.combined_ends, t.code("m"), combine, values, dtypes, *how)
+        combine = combination(t, op, follows=True)
+        with self._fold(op, places) as (values, dtypes, axis):
+            how = axis, order_of(t, op), op.flag("reverse")
+            over = t.apply(enclosure_ends.combined_ends, t.code("m"), combine, values, dtypes, *how)
         self._loop(t.join_values(other_names), over, len(other_names))
         return other_names
 

@@ -403,10 +403,15 @@ class Translator(Writer):
 
     def lower(self, op: Operation) -> None:
         """Write `op` by its lowering."""
+        if self.enclosing is not None:
+            self.enclosing.write(op)
+        else:
+            self.lower_plainly(op)
+
+    def lower_plainly(self, op: Operation) -> None:
+        """Write `op` alone, and not what it does to enclosures."""
         if self.batches is not None:
             self.batches.lower(op)
-        elif self.enclosing is not None:
-            self.enclosing.write(op, LOWERINGS[op.name])
         else:
             LOWERINGS[op.name](self, op)
 
@@ -436,7 +441,7 @@ class Translator(Writer):
             self.undefined.check_branch(op, condition)
         if self.reals is not None:
             self.reals.check_branch(op, condition)
-        if self.enclosing is not None and self.batches is None:
+        if self.enclosing is not None:
             self.enclosing.check_branch(op, condition)
         with self.when(self.value(condition) if self.batches is None else self.batches.condition(condition)):
             go(op.successors[0], ways[0])

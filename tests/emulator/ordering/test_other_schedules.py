@@ -9,7 +9,7 @@ import triton.language as tl
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.emulator.execution.program_batches import DIFFERING_LANES, FEW_PROGRAMS
-from bitverdict.harness.emulator.frontend.lowerings.program_batches import ENCLOSED_VALUES, HELD_ACCESSES, ONE_PROGRAM
+from bitverdict.harness.emulator.frontend.lowerings.program_batches import HELD_ACCESSES, ONE_PROGRAM
 from bitverdict.harness.emulator.other_schedules import OtherSchedules
 
 pytestmark = pytest.mark.compiles
@@ -49,7 +49,7 @@ CASES = {
     "few": (plain, 2, FEW_PROGRAMS),
     "held": (hinted, 8, HELD_ACCESSES),
     "one": (alone, 1, ONE_PROGRAM),
-    "enclosed": (plain, 8, ENCLOSED_VALUES),
+    "enclosed": (plain, 8, ""),
     "lanes": (squared, 8, DIFFERING_LANES),
     "summed": (summed, 8, "tt.atomic_rmw"),
 }
@@ -57,8 +57,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_only_what_orders_something_is_repeated(name: str) -> None:
-    """Programs that run one by one because values are enclosed, accesses held to widths, words those of a lane, or they are few
-    order nothing."""
+    """Programs that run one by one because accesses are held to widths, words those of a lane, or they are few order nothing."""
     kernel, programs, reason = CASES[name]
     repeats = OtherSchedules(["latest"], lambda sentence: None)
     with emulated("sm_90", options=LaunchOptions(probes=(repeats,))) as device:

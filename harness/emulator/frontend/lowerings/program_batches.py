@@ -97,6 +97,18 @@ class Batches:
         if self.differs(op):
             self.varying.update(op.results)
 
+    @contextmanager
+    def rows_of_fold(self, op: Operation, enclosed_names: Iterable[str]) -> Iterator[int]:
+        """While entered, all operands of the fold `op` have a row for each program, if any has: how many axes that is. NotBatched
+        where one of `enclosed_names` would be spread, by whose identity its enclosure is known."""
+        if not self.differs(op):
+            yield 0
+            return
+        if not self.varying.issuperset(enclosed_names):
+            raise NotBatched("a fold of values that may be enclosed, of which some are the same for all programs")
+        with self.arrays(op, spread=True):
+            yield 1
+
     def _fold(self, op: Operation) -> None:
         inside = {name for block in op.regions[0] for each in block.operations for name in each.operands}
         if inside & self.varying:
@@ -277,6 +289,8 @@ def write_batch_form(t: Translator, program: Program) -> tuple[str, str]:
     t.scan(function.blocks)
     t.undefined = UndefinedLanes(t, function.blocks, program) or None
     t.batches = Batches(t, function)
+    if t.enclosing is not None:
+        t.enclosing.begin(function)
     if t.reals is not None:
         t.reals.begin(function.blocks)
     try:
@@ -291,8 +305,7 @@ def write_batch_form(t: Translator, program: Program) -> tuple[str, str]:
     return name, ""
 
 
-HELD_ACCESSES, ENCLOSED_VALUES = "accesses are held to their widths", "values are enclosed"
-ONE_PROGRAM = "all programs do the same"
+HELD_ACCESSES, ONE_PROGRAM = "accesses are held to their widths", "all programs do the same"
 
 
 def _serial_reason(t: Translator, program: Program) -> str:
@@ -305,8 +318,6 @@ def _serial_reason(t: Translator, program: Program) -> str:
         return "calls, clusters, partitions or atomics"
     if t.accesses is not None:
         return HELD_ACCESSES
-    if t.enclosing is not None:
-        return ENCLOSED_VALUES
     return "" if "tt.get_program_id" in operations else ONE_PROGRAM
 
 
