@@ -106,7 +106,7 @@ def test_drawn_launches_end_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> No
 FAULTS = {"beyond": "stray", "neighbour": "race", "theirs": "race", "assert": "device assert", "endless": "timeout"}
 
 
-@pytest.mark.parametrize("kind", [*FAULTS, "ways", "equal", "again"])
+@pytest.mark.parametrize("kind", [*FAULTS, "equal", "again"])
 def test_what_a_batch_cannot_tell_is_told_one_by_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "STEP_LIMIT", 1000)
     together, reason = ended(uneven(kind), batches=True)
@@ -116,8 +116,47 @@ def test_what_a_batch_cannot_tell_is_told_one_by_one(kind: str, monkeypatch: pyt
     assert bool(alone[3]) == (kind == "equal")
 
 
-def test_even_programs_run_together() -> None:
-    assert ended(uneven("none"), batches=True) == (ended(uneven("none"), batches=False)[0], "")
+@pytest.mark.parametrize("kind", ["none", "ways"])
+def test_even_programs_run_together(kind: str) -> None:
+    assert ended(uneven(kind), batches=True) == (ended(uneven(kind), batches=False)[0], "")
+
+
+def parted(kind: str, *, ways: int, count: int = 90) -> Callable[[], tuple[torch.Tensor, ...]]:
+    """A launch of `count` programs, which go up to `ways` ways."""
+
+    def launch() -> tuple[torch.Tensor, ...]:
+        steps = torch.randint(0, ways, (count,), generator=torch.Generator().manual_seed(6), dtype=torch.int32)
+        out = normal((count + 1) * BLOCK, seed=1)
+        launch.memory = (out,)  # type: ignore[attr-defined]
+        kernels.parted[(count,)](normal(count * BLOCK), out, steps, KIND=kind, BLOCK=BLOCK)
+        return (out,)
+
+    return launch
+
+
+@pytest.mark.parametrize("elements", [8 * BLOCK, 1 << 15])
+@pytest.mark.parametrize("kind", ["plain", "stored", "in place", "left", "apart"])
+def test_programs_that_part_go_on_in_groups(kind: str, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one batch or in many; programs that meet are still a race."""
+    monkeypatch.setattr(program_batches, "ELEMENTS", elements)
+    together, reason = ended(parted(kind, ways=4), batches=True)
+    alone, _ = ended(parted(kind, ways=4), batches=False)
+    assert together == alone
+    assert (reason == "") == (alone[1] == "") == (kind != "apart")
+
+
+def test_programs_with_little_in_common_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_batches, "ELEMENTS", 8 * BLOCK)
+    together, reason = ended(parted("plain", ways=90), batches=True)
+    assert together == ended(parted("plain", ways=90), batches=False)[0] and reason.endswith("many ways")
+
+
+@pytest.mark.parametrize("kind", ["stored", "in place"])
+def test_what_a_parted_batch_did_is_taken_back(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its programs meet themselves."""
+    monkeypatch.setattr(program_batches._Order, "take_batch_back", lambda self: None)
+    reason = ended(parted(kind, ways=4), batches=True)[1]
+    assert reason.endswith("a write of what was " + ("written" if kind == "stored" else "read"))
 
 
 @pytest.mark.parametrize("kind", ["own", "again", "turned", "neighbour", "joined"])
@@ -154,7 +193,7 @@ def test_undefined_lanes_are_followed_in_a_batch(kind: str, wide: bool) -> None:
 
 
 def test_a_launch_that_failed_as_a_batch_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    launch = uneven("ways")
+    launch = uneven("equal")
     with emulated("sm_90") as gpu:
         launch()
         monkeypatch.setattr(program_batches.Batch, "start", None)

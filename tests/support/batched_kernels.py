@@ -71,6 +71,33 @@ def uneven(x, out, other, KIND: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(other + at, value)
 
 
+@triton.jit
+def parted(x, out, steps, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """Programs that go different ways: a row of `steps` says how far, and `KIND` where they part."""
+    program, at = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + program * BLOCK + at)
+    step = tl.load(steps + program)
+    if KIND == "stored":
+        tl.store(out + program * BLOCK + at, value, mask=at < 4)
+    if KIND == "in place":
+        value += tl.load(out + program * BLOCK + at)
+    if KIND == "left":
+        if step == 0:
+            return
+    if step % 2 == 0:
+        value += 1
+        if step > 2:
+            value *= 3
+    for i in range(step):
+        value += tl.load(x + i * BLOCK + at) * 0.5
+    if KIND == "stored":
+        tl.store(out + program * BLOCK + at, value, mask=at > 3)
+    elif KIND == "apart":
+        tl.store(out + program * BLOCK + (step % 2) * BLOCK + at, value)  # some programs store what the next one does
+    else:
+        tl.store(out + program * BLOCK + at, value)
+
+
 @triton.jit(do_not_specialize=["first", "step", "length", "hole", "far", "again", "limit"])
 def drawn(x, out, first, step, length, hole, far, again, limit, BLOCK: tl.constexpr):
     """Each program copies `BLOCK` elements `step` apart, but for those from `length` on and each third, `hole`; then it writes

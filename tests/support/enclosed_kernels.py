@@ -93,8 +93,13 @@ def several(x, y, z, out, KIND: tl.constexpr, N: tl.constexpr):
     elif KIND == "branched":
         if tl.sum(a) > -1000:
             s = s + row
-    elif KIND == "in place":
+    elif KIND == "in place" or KIND == "parted in place":
         s = tl.load(out + places) * 2
+    elif KIND == "parted":
+        if row % 2 == 0:
+            s = s * b
+    elif KIND == "parted behind":
+        tl.store(out + places, s, mask=at < 8)
     elif KIND == "half":
         s = s + s.to(tl.float16).to(tl.float32) + tl.floor(s)
     elif KIND == "masked":
@@ -106,7 +111,12 @@ def several(x, y, z, out, KIND: tl.constexpr, N: tl.constexpr):
     elif KIND == "again":
         tl.store(out + places, tl.load(out + places) * 2)
         s = tl.load(out + places) + 1
-    tl.store(out + places, s)
+    if KIND == "parted behind" or KIND == "parted in place":
+        if row % 2 == 0:
+            s = s * b
+        tl.store(out + places, s, mask=at >= 8)
+    else:
+        tl.store(out + places, s)
 
 
 @triton.jit

@@ -1,13 +1,15 @@
 """Several programs of a launch at once: each value has one more axis in front, a row for each program.
 
 Programs that order nothing among one another may run in any order, also step by step together. Python and NumPy then cost what they
-cost once for a whole batch. What a batch cannot tell in the same words it does not tell at all: wherever two accesses meet at one
-place, a program goes another way than the others, or anything is wrong, what the batches have written is taken back, and the
-launch runs again, program by program. So faults, advice and words are always those of programs that run one by one.
+cost once for a whole batch. Where programs of a batch go different ways, what it has written is taken back, and those that go the
+same way begin again together. What a batch cannot tell in the same words it does not tell at all: wherever two accesses meet at one
+place, or anything is wrong, what all batches have written is taken back, and the launch runs again, program by program. So faults,
+advice and words are always those of programs that run one by one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
@@ -28,12 +30,20 @@ if TYPE_CHECKING:
 ELEMENTS = 1 << 15  # of one tensor of all programs of a batch: arrays of that size stay in the second-level cache
 MOST_OPERATIONS = 1_000_000  # of one program: a loop without end is found one by one, soon after
 LEAST = 4  # programs of a batch that is worth it
+MOST_DIVERGENCES = 4  # for each batch of a launch: of more, its programs have little in common
 SEVERAL, MOST_POINTERS = -1, 16
 FEW_PROGRAMS, DIFFERING_LANES = "few programs, or large ones", "words that differ from lane to lane"
 
 
 class NeedsSerialRun(Exception):
     """These programs must run one by one."""
+
+
+class Divergence(Exception):
+    """The programs of a batch go the ways that their `conditions` (count,) say."""
+
+    def __init__(self, conditions: np.ndarray) -> None:
+        self.conditions = conditions
 
 
 @dataclass(eq=False)
@@ -55,6 +65,8 @@ class _Order:
         self.order = order
         self.touched: dict[int, _StorageAccesses] = {}  # by where the storage begins
         self.kept: list[tuple[Region, np.ndarray | slice, np.ndarray, ShadowWords | None]] = []
+        self.first_kept = 0  # of this batch
+        self.marks_before: list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]] = []  # that this batch has changed
         self.given: list[tuple[Any, str, int]] = []  # the last pointers that something was read by, their types and numbers
         self.numbers = 0
 
@@ -77,7 +89,8 @@ class _Order:
         if accesses.read is None or accesses.pointers is None:
             accesses.read, accesses.pointers = (zeros(accesses.writers.size, np.int32) for _ in range(2))
         number = self._number(op, batch.pointer)
-        before, by = accesses.read[places], accesses.pointers[places]
+        before, by = accesses.read[places].copy(), accesses.pointers[places].copy()
+        self.marks_before += [(accesses.read, places, before), (accesses.pointers, places, by)]
         mine = SEVERAL if number is None else _programs(batch, offsets, inside)
         alone = (before == 0) | ((before == mine) & (by == number))
         accesses.pointers[places] = number or 0
@@ -116,6 +129,7 @@ class _Order:
         if accesses.read is not None and (before := accesses.read[places]).any():
             self._answer(self._pointer_number(op, batch.pointer), accesses, before, places, _programs(batch, offsets, inside))
         self.kept.append((region, places, region.words(size)[places].copy(), region.takes(places, size)))
+        self.marks_before.append((accesses.writers, places, np.zeros(1, np.int32)))
         if isinstance(places, slice):
             accesses.writers[places] = 1
             return
@@ -137,11 +151,22 @@ class _Order:
         if not isinstance(places, slice) and not (places[1:] > places[:-1]).all():
             raise NeedsSerialRun("a write of what was read, in no order")
 
-    def take_back(self) -> None:
-        """Undo all stores."""
-        for region, places, words, carried in reversed(self.kept):
+    def begin_batch(self) -> None:
+        """What comes is of another batch."""
+        self.first_kept, self.marks_before = len(self.kept), []
+
+    def take_back(self, first: int = 0) -> None:
+        """Undo all stores, those before the `first` left as they are."""
+        for region, places, words, carried in reversed(self.kept[first:]):
             region.words(words.itemsize)[places] = words
             region.carry(places, words.itemsize, carried)
+        del self.kept[first:]
+
+    def take_batch_back(self) -> None:
+        """Undo what this batch has stored, and forget what it has read."""
+        self.take_back(self.first_kept)
+        for marks, places, before in reversed(self.marks_before):
+            marks[places] = before
 
 
 def _programs(batch: Batch, offsets: np.ndarray | slice, inside: np.ndarray | None) -> np.ndarray:
@@ -163,12 +188,13 @@ class Batch:
         self.launch, self.memory, self.grid = launch, launch.memory, launch.grid
         self.notes = launch.notes
 
-    def start(self, numbers: range) -> None:
-        """Become the programs `numbers` of the grid."""
-        at, (x, y, _) = np.arange(numbers.start, numbers.stop, dtype=np.int32), self.grid
-        self.programs = at % x, at // x % y, at // (x * y)  # (count,) each
-        self.marks, self.count, self.operations = at + 1, len(numbers), 0
-        self.launch.begun_count = numbers.stop
+    def start(self, numbers: np.ndarray) -> None:
+        """Become the programs `numbers` (count,) of the grid."""
+        x, y, _ = self.grid
+        self.programs = numbers % x, numbers // x % y, numbers // (x * y)  # (count,) each
+        self.marks, self.count, self.operations = numbers + 1, len(numbers), 0
+        self.ways = list[bool]()  # that the programs went, at each condition which differs by program
+        self.launch.begun_count = max(self.launch.begun_count, int(numbers.max()) + 1)
 
     def tick(self, block: int, operations: int) -> None:
         self.launch.check_time()
@@ -184,7 +210,8 @@ class Batch:
     def common_condition(self, condition: np.ndarray) -> bool:
         """The condition (count,) of a branch, which all programs take alike."""
         if (first := bool(condition[0])) != bool(condition[-1]) or (condition != condition[0]).any():
-            raise NeedsSerialRun("programs go different ways")
+            raise Divergence(condition.astype(np.bool_))
+        self.ways.append(first)
         return first
 
     def surely(self, taint: np.ndarray | None) -> None:
@@ -234,6 +261,41 @@ class Batch:
         return addresses, inside if inside.shape == full_shape else np.broadcast_to(inside, full_shape)
 
 
+class _BatchQueue:
+    """Which programs of a launch run together: at first any, then those that go the same ways, which come one behind the other."""
+
+    def __init__(self, count: int, size: int) -> None:
+        numbers = np.arange(count, dtype=np.int32)
+        self.size = size
+        self.batches = [numbers[first : first + size] for first in range(0, count, size)][::-1]
+        self.divergences_left = MOST_DIVERGENCES * (len(self.batches) + 1)
+        self.groups = defaultdict[tuple[bool, ...], list[np.ndarray]](list)  # by the ways that they go
+
+    def part(self, numbers: np.ndarray, ways: list[bool], conditions: np.ndarray) -> None:
+        """The programs `numbers` went `ways` together, and part there by their `conditions`."""
+        self.divergences_left -= 1
+        if self.divergences_left < 0:
+            raise NeedsSerialRun("programs go many ways")
+        for way in (True, False):
+            group = self.groups[*ways, way]
+            group.append(numbers[conditions == way])
+            if sum(map(len, group)) >= self.size:
+                self._join(group)
+
+    def _join(self, group: list[np.ndarray]) -> None:
+        joined = np.concatenate(group)
+        self.batches.append(joined[: self.size])
+        group[:] = [joined[self.size :]]
+
+    def next_batch(self) -> np.ndarray | None:
+        """(count,) programs; None where all have run."""
+        while not self.batches and self.groups:
+            _, group = self.groups.popitem()
+            if sum(map(len, group)):
+                self._join(group)
+        return self.batches.pop() if self.batches else None
+
+
 def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: Iterable[Any], widest: int) -> str:
     """Run all programs of `launch` by `run(batch, *arguments)`, whose largest tensor has `widest` elements. Why they are to run one
     by one, where they are: all is as before then."""
@@ -245,9 +307,19 @@ def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: I
     enclosed_memory, enclosed_before = launch.enclosures.memory, launch.enclosures.memory.copy()
     memory.order = watched_order  # type: ignore[assignment]
     try:
-        for first in range(0, count, size):
-            batch.start(range(first, min(first + size, count)))
-            run(batch, *values)
+        queue = _BatchQueue(count, size)
+        while (numbers := queue.next_batch()) is not None:
+            runs = list(launch.runs)
+            watched_order.begin_batch()
+            batch.start(numbers)
+            try:
+                run(batch, *values)
+            except Divergence as divergence:
+                if enclosed_memory and len(watched_order.kept) > watched_order.first_kept:
+                    raise NeedsSerialRun("programs go different ways behind a store of what is enclosed") from None
+                watched_order.take_batch_back()
+                launch.runs[:] = runs
+                queue.part(numbers, batch.ways, divergence.conditions)
         return ""
     except Exception as error:  # whatever it is: programs that run one by one say it in their words
         launch.check_time()

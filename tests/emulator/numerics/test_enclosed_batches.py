@@ -13,20 +13,7 @@ from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
 from tests.support.enclosed_kernels import N, open_sums, several  # noqa: F401
 
 PROGRAMS = 9
-KINDS = (
-    "sum",
-    "function",
-    "chosen",
-    "counted",
-    "reduced",
-    "extreme",
-    "combined",
-    "scanned",
-    "shaped",
-    "carried",
-    "branched",
-    "half",
-)
+KINDS = "sum function chosen counted reduced extreme combined scanned shaped carried branched half parted".split()
 REFUSED_KINDS = ("masked", "bits")
 CANCELLING_KINDS = ("chosen", "counted", "masked", "address")
 """Some of their sums are zero, or the error of a product: the choice decides."""
@@ -63,7 +50,7 @@ def test_a_batch_encloses_what_each_program_does_alone(kind: str) -> None:
     assert reasons == [""] and together[1] is not None and not together[4]
 
 
-@pytest.mark.parametrize("kind", [*REFUSED_KINDS, "address", "again"])
+@pytest.mark.parametrize("kind", [*REFUSED_KINDS, "address", "again", "parted behind"])
 def test_what_a_batch_cannot_enclose_is_told_one_by_one(kind: str) -> None:
     """What an earlier launch left open is as it was, too."""
     together, reasons = launched(["sum", kind], batches=True)
@@ -71,9 +58,10 @@ def test_what_a_batch_cannot_enclose_is_told_one_by_one(kind: str) -> None:
     assert reasons[1] and bool(together[4]) == (kind in REFUSED_KINDS)
 
 
-def test_a_later_launch_changes_in_place_what_an_earlier_one_left_open() -> None:
-    together, reasons = launched(["sum", "in place", "sum", "in place"], batches=True)
-    assert together == launched(["sum", "in place", "sum", "in place"], batches=False)[0]
+@pytest.mark.parametrize("kind", ["in place", "parted in place"])
+def test_a_later_launch_changes_in_place_what_an_earlier_one_left_open(kind: str) -> None:
+    together, reasons = launched(["sum", kind, "sum", kind], batches=True)
+    assert together == launched(["sum", kind, "sum", kind], batches=False)[0]
     assert reasons == [""] * 4 and together[1] is not None
 
 
