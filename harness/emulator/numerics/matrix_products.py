@@ -6,6 +6,7 @@ truncation to tf32."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from functools import cache
@@ -38,12 +39,48 @@ def codes(values: np.ndarray, fmt: str) -> np.ndarray:
     return values
 
 
+class KeptProducts:
+    """Products of a launch by their operands, for a launch that is run again from the same bytes: most of its time are these."""
+
+    MOST_BYTES = 1 << 28  # of all products; later ones are not kept
+
+    def __init__(self) -> None:
+        self._products: dict[bytes, np.ndarray] | None = None
+        self._bytes = 0
+
+    def begin(self) -> None:
+        """Keep the products from here on."""
+        self._products, self._bytes = {}, 0
+
+    def end(self) -> None:
+        """Keep none, and forget those that are kept."""
+        self._products = None
+
+    def result(self, name: tuple[str, ...], operands: tuple[np.ndarray, ...], run: Callable[[], np.ndarray]) -> np.ndarray:
+        """What `run` gives of `operands` (codes) by the instruction `name`."""
+        if self._products is None:
+            return run()
+        key = hashlib.blake2b(repr((name, [each.shape for each in operands])).encode(), digest_size=16)
+        for operand in operands:
+            key.update(np.ascontiguousarray(operand).view(np.uint8).data)
+        if (product := self._products.get(key.digest())) is None:
+            product = run()
+            if self._bytes < self.MOST_BYTES:
+                self._bytes += product.nbytes
+                self._products[key.digest()] = product.copy()
+            return product
+        return product.copy()
+
+
+kept_products = KeptProducts()
+
+
 def product(arch: str, family: str, formats: tuple[str, str, str], a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """a (M, K) times b (K, N) on accumulator c (M, N), all as the emulator holds them: one ascending chain."""
     if formats[2] == "int32":
         return integer_product(a, b, c, saturates=family == "mma.sync")
-    model = instruction(arch, family, *formats)
-    found = tensor_core.product(model, codes(a, formats[0]), codes(b, formats[1]), codes(c, formats[2]))
+    model, operands = instruction(arch, family, *formats), tuple(map(codes, (a, b, c), formats))
+    found = kept_products.result((arch, family, *formats), operands, lambda: tensor_core.product(model, *operands))
     return found.view(np.float32) if formats[2] == "fp32" else found
 
 

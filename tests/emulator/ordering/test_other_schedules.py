@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -10,7 +11,9 @@ import triton.language as tl
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.emulator.execution.program_batches import DIFFERING_LANES, FEW_PROGRAMS
 from bitverdict.harness.emulator.frontend.lowerings.program_batches import HELD_ACCESSES, ONE_PROGRAM
-from bitverdict.harness.emulator.other_schedules import OtherSchedules
+from bitverdict.harness.emulator.numerics.matrix_products import KeptProducts
+from bitverdict.harness.emulator.other_schedules import OtherSchedules, other_schedules
+from bitverdict.reference import tensor_core
 
 pytestmark = pytest.mark.compiles
 
@@ -69,3 +72,38 @@ def test_only_what_orders_something_is_repeated(name: str) -> None:
         kernel[(programs,)](x, y, 32 if name == "lanes" else 64, num_warps=1 if name == "lanes" else 4)
     assert device.launches[0].serial_reason == reason
     assert repeats.repeated_launches == (name == "summed")
+
+
+@triton.jit
+def multiplied(x, y, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tile = at[:, None] * BLOCK + at[None, :]
+    tl.store(y + tl.program_id(0) * BLOCK * BLOCK + tile, tl.dot(tl.load(x + tile), tl.load(x + tile)))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_launch_that_is_repeated_has_its_products_from_the_first_time(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of `count` schedules; and keeps none of them."""
+    computed, product = [], tensor_core.product
+    monkeypatch.setattr(tensor_core, "product", lambda *operands: computed.append(1) or product(*operands))
+    repeats = OtherSchedules(other_schedules(count), lambda sentence: None)
+    with emulated("sm_90", options=LaunchOptions(probes=(repeats,))) as device:
+        repeats.device = device
+        x, y = torch.randn(16, 16, device="cuda").half(), torch.zeros(2, 16, 16, device="cuda")
+        for _ in range(2):
+            multiplied[(2,)](x, y, 16, num_warps=1)
+    assert len(computed) == 2 * (1 if count == 2 else 2)  # the two programs multiply the same
+    assert repeats.repeated_launches == 2 * (count - 1)
+
+
+def test_products_of_other_operands_are_computed() -> None:
+    kept, given = KeptProducts(), np.arange(4.0)
+    kept.begin()
+    first = kept.result(("mma",), (given,), lambda: given * 2)
+    first += 1  # what a launch does to it
+    assert kept.result(("mma",), (given,), lambda: given * 3).tolist() == [0, 2, 4, 6]
+    assert kept.result(("wgmma",), (given,), lambda: given * 3).tolist() == [0, 3, 6, 9]
+    assert kept.result(("mma",), (given.reshape(2, 2),), lambda: given * 4).tolist() == [0, 4, 8, 12]
+    assert kept.result(("mma",), (given + 1,), lambda: given * 5).tolist() == [0, 5, 10, 15]
+    kept.end()
+    assert kept.result(("mma",), (given,), lambda: given * 6).tolist() == [0, 6, 12, 18]
