@@ -159,7 +159,7 @@ def test_what_a_parted_batch_did_is_taken_back(kind: str, monkeypatch: pytest.Mo
     assert reason.endswith("a write of what was " + ("written" if kind == "stored" else "read"))
 
 
-@pytest.mark.parametrize("kind", ["own", "again", "turned", "neighbour", "joined"])
+@pytest.mark.parametrize("kind", ["own", "again", "backwards", "turned", "neighbour", "joined", "twice"])
 def test_who_stores_by_the_pointers_of_its_loads_stays_in_a_batch(kind: str) -> None:
     """By others the words come from other threads: a race, where programs run one by one."""
 
@@ -171,7 +171,7 @@ def test_who_stores_by_the_pointers_of_its_loads_stays_in_a_batch(kind: str) -> 
 
     together, reason = ended(launch, batches=True)
     alone, _ = ended(launch, batches=False)
-    assert together == alone and (reason == "") == (kind in ("own", "again")) == (alone[1] == "")
+    assert together == alone and (reason == "") == (kind in ("own", "again", "backwards")) == (alone[1] == "")
 
 
 @pytest.mark.parametrize("wide", [False, True])

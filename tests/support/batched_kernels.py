@@ -112,9 +112,14 @@ def drawn(x, out, first, step, length, hole, far, again, limit, BLOCK: tl.conste
 
 @triton.jit
 def in_place(x, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
-    """Each program stores where it has read; by another thread, or where a neighbour has read, unless KIND is "own" or "again"."""
+    """Each program stores where it has read; by another thread, or where a neighbour has read, unless KIND is "own", "again" or
+    "backwards"."""
     at = tl.arange(0, BLOCK)  # (BLOCK,)
     row = x + tl.program_id(0) * n
+    if KIND == "backwards":
+        row = x + (tl.num_programs(0) - 1 - tl.program_id(0)) * n
+    elif KIND == "twice":
+        at = at % (BLOCK // 2)
     value = tl.load(row + at, mask=at < n, other=0.0)
     if KIND == "again":  # by pointers that are made once more
         tl.store(x + (tl.program_id(0) * n + at), value * 2, mask=at < n)
