@@ -55,6 +55,13 @@ def test_a_right_candidate_passes_and_a_wrong_one_fails(tmp_path: Path) -> None:
     assert "rows that zeros fill from 200 up to 256" in found.details["cause"], found.details
 
 
+def test_the_order_of_a_candidates_sum_is_recovered() -> None:
+    contract = contract_of(str(HERE / "problems" / "sum_over_dimension.py"))
+    launcher = f"{HERE / 'candidates' / 'sum_over_dimension.py'}:ModelNew"
+    verdict = judge(replace(contract.required(HOPPER)[0], launcher=launcher, recover_order=True), HOPPER, contract)
+    assert verdict.details["order of sums"] == "out: 24 terms: 24 terms one after another, ascending"
+
+
 @pytest.mark.parametrize(
     ("kept", "outcome"),
     [
