@@ -280,7 +280,7 @@ FAMILIES: dict[str, tuple[Callable, dict, np.ndarray, np.ndarray, str]] = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_names_its_fault_and_not_what_is_nearly_it(family: str) -> None:
     function, operands, came, near_miss, sentence = FAMILIES[family]
-    formats = BYTES if function is dequantized else None
+    formats = {dequantized: BYTES, paged: {"table": "int64", "lengths": "int64"}}.get(function)
     assert re.search(sentence, told := said_of(function, operands, came, formats)), told
     assert said_of(function, operands, near_miss, formats) == ""
 

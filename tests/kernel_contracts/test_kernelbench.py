@@ -43,6 +43,7 @@ def test_a_constant_output_fails(problem: Path, number: str, tmp_path: Path) -> 
     assert (found.decision, found.outcome) in (
         (Decision.FAIL, Outcome.OUTSIDE_BOUND), (Decision.FAIL, Outcome.WRONG_WORDS), (Decision.FAIL, Outcome.WRONG_MATHEMATICS)
     )  # fmt: skip
+    assert "explanation failed" not in found.details
 
 
 def test_a_right_candidate_passes_and_a_wrong_one_fails(tmp_path: Path) -> None:

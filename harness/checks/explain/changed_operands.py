@@ -84,11 +84,11 @@ def _laid_out_otherwise(mathematics: Mathematics, name: str, values: np.ndarray)
             exchanged[axis], exchanged[axis + 1] = exchanged[axis + 1], exchanged[axis]
             said = f"reads {name} with axes {axis} and {axis + 1} exchanged in memory (its transpose)"
             yield "transposed operand", said, np.swapaxes(np.reshape(values, exchanged), axis, axis + 1)
-    if (format := mathematics.formats.get(name, "")).startswith(("int", "uint")):
+    if (format := mathematics.formats.get(name, "")).startswith(("int", "uint")) and not format.endswith("64"):
         width = 1 << int(format.removeprefix("u").removeprefix("int"))
         signed = format.startswith("int")
         other = np.where(values < 0, values + width, values) if signed else np.where(values >= width // 2, values - width, values)
-        if width < 1 << 63 and not np.array_equal(other, values):
+        if not np.array_equal(other, values):
             yield "sign of words", f"reads {name} as {'unsigned' if signed else 'signed'} integers", other
     if np.issubdtype(values.dtype, np.integer) and values.ndim == 2:
         yield from _from_their_end(mathematics, name, values)

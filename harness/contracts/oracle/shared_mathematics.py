@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 def decode_operand(operand: Operand) -> np.ndarray:
-    """An operand's values: float64 of a format, integers as they are."""
+    """An operand's values: float64 of a format, integers and truths as they are."""
     codes = np.ascontiguousarray(operand.codes)
+    if operand.format == "bool":
+        return codes.view(np.bool_)
     if operand.format.startswith(("int", "uint")):
         return codes.view(np.dtype(operand.format)).astype(np.int64)
     fmt = FORMATS[operand.format]
