@@ -111,3 +111,59 @@ def test_a_function_that_is_not_inlined_may_use_shared_memory():
     with emulated("sm_90") as device:
         calling[(1,)](p, out)
     assert out.item() == 255 * 128 and '"tt.call"' in device.launches[0].program
+
+
+@triton.jit(noinline=True)
+def descriptor_of(p, n, BLOCK: tl.constexpr):
+    return tl.make_tensor_descriptor(p, shape=[n, n], strides=[n, 1], block_shape=[BLOCK, BLOCK])
+
+
+@triton.jit
+def moving(x, out, n, BLOCK: tl.constexpr):
+    source, target = descriptor_of(x, n, BLOCK), descriptor_of(out, n, BLOCK)
+    at = tl.program_id(0) * BLOCK
+    target.store([at, 0], source.load([at, 0]) + 1)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_each_call_of_a_function_makes_a_descriptor_of_its_own(arch):
+    """Though it is written once: the scratch memory of a function is laid out for each of its calls."""
+    x, out = torch.randn(32, 32), torch.zeros(32, 32)
+    with emulated(arch):
+        triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8))
+        moving[(2,)](x, out, 32, BLOCK=16)
+    assert torch.equal(out[:, :16], x[:, :16] + 1) and not out[:, 16:].any()
+
+
+@triton.jit(noinline=True)
+def raised(x, n):
+    return x + n
+
+
+@triton.jit(noinline=True)
+def raised_by_branch(x, n):
+    if x > 3:
+        n = tl.num_programs(0) * n
+    return x + n
+
+
+@triton.jit
+def counting(out, n, BRANCHES: tl.constexpr):
+    """One word, which all threads read, and one stores."""
+    value = tl.load(out)
+    if tl.program_id(0) == 0:
+        value = raised_by_branch(value, n) if BRANCHES else raised(value, n)
+    tl.store(out, value)
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_what_threads_do_not_use_of_a_called_function_is_no_race(branches):
+    """The copies that other threads read are of no use to them, unless the function branches by them."""
+    out = torch.ones(1, dtype=torch.int32)
+    with emulated("sm_90"):
+        if branches:
+            with pytest.raises(EmulatedFault, match=r"race: .*no barrier between"):
+                counting[(1,)](out, 4, BRANCHES=True)
+        else:
+            counting[(1,)](out, 4, BRANCHES=False)
+            assert out.item() == 5

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program, nested_operations
+from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program, nested_operations
 
 ANY_MEMORY = "any memory"
 UPDATES = ("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store")
@@ -117,7 +117,7 @@ class ProgramFacts:
                             self._join(value, operand)
 
     def _join_call(self, op: Operation) -> None:
-        callee = self.program.functions.get(op.attributes["callee"].lstrip("@").strip('"'))
+        callee = self._callee(op)
         if callee is None:
             return
         for (value, _), operand in zip(callee.blocks[0].arguments, op.operands, strict=True):
@@ -125,6 +125,22 @@ class ProgramFacts:
         for end in (op for block in callee.blocks for op in block.operations if op.name == "tt.return"):
             for result, operand in zip(op.results, end.operands, strict=True):
                 self._join(result, operand)
+
+    def _callee(self, op: Operation) -> Function | None:
+        """The function that `op` calls."""
+        return self.program.functions.get(op.attributes["callee"].lstrip("@").strip('"'))
+
+    def allocates_scratch(self, function: Function) -> bool:
+        """Whether `function`, or what it calls, has scratch memory of its own in global memory."""
+        names, functions = {function.name}, [function]
+        for each in functions:
+            for op in nested_operations(each.blocks):
+                if op.name == "ttg.global_scratch_alloc":
+                    return True
+                if op.name == "tt.call" and (callee := self._callee(op)) is not None and callee.name not in names:
+                    names.add(callee.name)
+                    functions.append(callee)
+        return False
 
     @staticmethod
     def _writes(op: Operation) -> Iterator[str]:
@@ -237,11 +253,29 @@ class ProgramFacts:
             return any(self._leaves(a) for arguments, given in handed for a, v in zip(arguments, given, strict=True) if v == value)
         if op.name == "tt.load" or elementwise(op):
             return any(self._leaves(result) for result in op.results)
+        if op.name == "tt.call" and (callee := self._callee(op)) is not None:
+            return self._leaves(callee.blocks[0].arguments[place][0])
+        if op.name == "tt.return":
+            return any(self._leaves(call.results[place]) for call in self._calls_behind[id(op)])
         return True
 
     def arguments_of(self, op: Operation, label: str) -> list[str]:
         """The arguments of the block `label` to which the branch `op` goes."""
         return self._targets[id(op)][label]
+
+    @cached_property
+    def _calls_behind(self) -> dict[int, list[Operation]]:
+        """By the id of a return: the calls that it may go back to."""
+        calls: dict[str, list[Operation]] = {name: [] for name in self.program.functions}
+        for op in self.operations:
+            if op.name == "tt.call" and (callee := self._callee(op)) is not None:
+                calls[callee.name].append(op)
+        return {
+            id(op): calls[function.name]
+            for function in self.program.functions.values()
+            for op in nested_operations(function.blocks)
+            if op.name == "tt.return"
+        }
 
     @cached_property
     def _targets(self) -> dict[int, dict[str, list[str]]]:

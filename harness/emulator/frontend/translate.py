@@ -181,7 +181,7 @@ def _finish_translation(translator: Translator) -> TranslatedProgram:
     program = translator.program
     entry, types = translator.name_of(program.entry), _entry_types(program.entry)
     while translator.asked:
-        function, translator.shared_base = translator.asked.pop()
+        function, translator.place_of_function = translator.asked.pop()
         translator.begin()
         translator.scan(function.blocks)
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
@@ -190,7 +190,7 @@ def _finish_translation(translator: Translator) -> TranslatedProgram:
         translator.lane_words.begin(function.blocks, differing_reductions(translator, function.blocks))
         if translator.reals is not None:
             translator.reals.begin(function.blocks)
-        translator.function(translator.name_of(function, translator.shared_base), function.blocks)
+        translator.function(translator.name_of(function, translator.place_of_function), function.blocks)
     batch, no_batch_reason = write_batch_form(translator, program)
     translation = TranslatedProgram(
         program,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
 from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.execution.cta import Cta
@@ -40,6 +40,14 @@ LoweringFunction = Callable[["Translator", Operation], None]
 LOWERINGS: dict[str, LoweringFunction] = {}
 P = ParamSpec("P")
 _TOKEN = Code("None")
+
+
+class FunctionPlace(NamedTuple):
+    """Where a function has its memory, which is laid out before the program runs: the first byte of its shared memory, and the
+    lines of the `calls` that led to it, each of which has scratch memory of its own."""
+
+    shared_base: int = 0
+    calls: tuple[int, ...] = ()
 
 
 class OpenChoice(NotModelled):
@@ -76,9 +84,10 @@ class Translator(Writer):
         self.begin()
         self.blocks: list[list[Operation]] = []
         self.products: Counter = Counter()
-        self.functions: dict[tuple[str, int], Code] = {}  # by name and where their shared memory begins
-        self.asked: list[tuple[Function, int]] = []  # functions that are named and not written yet
-        self.shared_base = 0  # where the shared memory of the function being written begins
+        self.functions: dict[tuple[str, FunctionPlace], Code] = {}
+        self.asked: list[tuple[Function, FunctionPlace]] = []  # functions that are named and not written yet
+        self.place_of_function = FunctionPlace()  # of the function being written
+        self.scratch_numbers: dict[tuple[tuple[int, ...], int], int] = {}  # of an allocation of scratch memory, by calls and line
         self.done: list[Operation] = []  # operations in the order of their translation
         self.numbers: list[int] = []  # for each line of code the number of its operation in `done`
         self.current = 0
@@ -279,18 +288,22 @@ class Translator(Writer):
             raise NotModelled(op, "a type of " + op.text[:160])
         return found
 
-    def name_of(self, function: Function, shared_base: int = 0) -> Code:
-        """What the generated code calls `function` whose shared memory begins at byte `shared_base`: one that was not inlined is
-        written once for each place where its callers have room for it."""
-        key = function.name, shared_base
+    def name_of(self, function: Function, place: FunctionPlace | None = None) -> Code:
+        """What the generated code calls `function` at `place`: one that was not inlined is written once for each place where its
+        callers have room for it."""
+        key = function.name, place or FunctionPlace()
         if key not in self.functions:
             self.functions[key] = self.name(function.name)
-            self.asked.append((function, shared_base))
+            self.asked.append((function, key[1]))
         return self.functions[key]
 
     def place(self, op: Operation) -> int:
         """Where in shared memory the compiler laid what `op` uses."""
-        return self.shared_base + op.integer("allocation.offset")
+        return self.place_of_function.shared_base + op.integer("allocation.offset")
+
+    def scratch_number(self, op: Operation) -> int:
+        """Which scratch memory of the program `op` allocates: each call of a function has its own."""
+        return self.scratch_numbers.setdefault((self.place_of_function.calls, op.line), len(self.scratch_numbers))
 
     # -- the translation ----------------------------------------------------------------------------------------------
     def emit(self, template: str, *given: Any) -> None:

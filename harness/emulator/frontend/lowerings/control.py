@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.frontend.hints import assume
-from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import FunctionPlace, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 
@@ -18,8 +18,11 @@ def call(t: Translator, op: Operation) -> None:
     callee = op.attributes["callee"].lstrip("@").strip('"')
     if callee not in t.program.functions:
         raise NotModelled(op, f"callee {callee}")
+    function, calls = t.program.functions[callee], t.place_of_function.calls
     base = t.place(op) if "allocation.offset" in op.attributes else 0  # to all that the callee says of shared memory it is added
-    called = t.code("yield from {}", t.starts(t.name_of(t.program.functions[callee], base), op.operands, called=True))
+    if t.facts.allocates_scratch(function) and op.line not in calls:
+        calls = *calls, op.line
+    called = t.code("yield from {}", t.starts(t.name_of(function, FunctionPlace(base, calls)), op.operands, called=True))
     if op.results:
         t.emit("{} = {}", t.result_targets(op), called)
     else:

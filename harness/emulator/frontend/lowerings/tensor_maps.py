@@ -16,7 +16,7 @@ SPREAD_FP4 = 14  # Triton's element type of fp4 that lands one a byte: sizes cou
 
 @lowers("ttg.global_scratch_alloc")
 def scratch(t: Translator, op: Operation) -> None:
-    t.assign(op, SCRATCH + 4096 * op.line)
+    t.assign(op, SCRATCH + 4096 * t.scratch_number(op))
 
 
 @lowers("ttng.tensormap_create")
