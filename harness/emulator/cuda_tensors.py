@@ -196,6 +196,7 @@ def storages_since(known_storages: dict[int, StorageWeakRef]) -> list[tuple[int,
 
 
 _library_functions: dict[str, list[tuple[weakref.ref[Library], Callable]]] = {}  # by operator, the last one's last
+_taken_apart = set[str]()  # names of those operators that torch's dispatcher does not hand to a tensor
 _register = Library.impl
 
 
@@ -217,6 +218,8 @@ def implement_operator(library: Library, op_name: object, fn: Callable, dispatch
         name = op_name.name() if isinstance(op_name, OpOverload) else str(op_name)
         name = name if "::" in name else f"{library.ns}::{name}"
         _library_functions.setdefault(name.removesuffix(".default"), []).append((weakref.ref(library), fn))
+        if name.startswith("aten::") and torch_internals.is_taken_apart(name.removesuffix(".default")):
+            _taken_apart.add(name.removeprefix("aten::").partition(".")[0])
 
 
 def library_function_of(operator: OpOverload) -> Callable | None:
@@ -618,6 +621,10 @@ class Placement(torch_internals.TorchFunctionMode):
         takes_ours = _holds(args) or (bool(kwargs) and _holds(tuple(kwargs.values())))
         if func in _LIKE or func in torch_internals.FACTORIES:
             return _construct(func, args, kwargs, takes_ours)
+        if takes_ours and _taken_apart and (name := getattr(func, "__name__", "")) in _taken_apart:
+            operator = torch_internals.operator_called(name, args, kwargs)
+            if operator is not None and library_function_of(operator) is not None:
+                return torch_internals.call_whole(operator, *args, **kwargs)
         if takes_ours and (composition := torch_internals.composition_of(func)) is not None:
             return torch_internals.call_under(self, _run_higher_order, func, composition, *args, **kwargs)
         if takes_ours and getattr(func, "__name__", "") in _AUTOCAST_TO_FP32 and torch.is_autocast_enabled("cuda"):

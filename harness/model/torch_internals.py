@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._decomp import core_aten_decompositions
@@ -50,13 +50,33 @@ def exchange(place: tuple[object, str], value: object) -> Any:
     return earlier
 
 
-def call_under(mode: TorchFunctionMode, function: Callable[..., object], *args: object, **kwargs: object) -> Any:
+def call_under(mode: TorchFunctionMode, function: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
     """`function(*args, **kwargs)` where `mode` answers, without what its `__enter__` does."""
     _push_mode(mode)
     try:
         return function(*args, **kwargs)
     finally:
         _pop_mode()
+
+
+def is_taken_apart(operator: str) -> bool:
+    """Whether torch's dispatcher runs `operator`, as it names it, as other operators before any tensor sees it."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, "CompositeImplicitAutograd"))
+
+
+def operator_called(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> OpOverload | None:
+    """The overload of ATen's `name` that takes these arguments."""
+    try:
+        overload = torch._C._jit_resolve_packet(f"aten::{name}", *args, **kwargs)
+    except RuntimeError:  # none does as they stand
+        return None
+    return cast("OpOverload", getattr(getattr(torch.ops.aten, name), overload))
+
+
+def call_whole(operator: OpOverload, *args: object, **kwargs: object) -> Any:
+    """`operator` of its tensors, which is handed to them even where torch would take it apart for their gradients' sake."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator(*args, **kwargs)
 
 
 def is_without_bytes() -> bool:
@@ -129,7 +149,7 @@ __all__ = [
     "BACKWARD_ENGINE", "CUDA_START", "FACTORIES", "RUNTIME_CALLS", "STRIDED_ALLOCATION", "TRACING_START", "BackwardCFunction",
     "DispatchOff", "FakeTensorMode", "FunctionModesOff", "GeneratorBase", "Library", "OpOverload", "OpOverloadPacket",
     "StorageWeakRef", "TorchDispatchMode", "TorchFunctionMode", "are_transforms_active", "call_composite", "call_under",
-    "composition_of", "core_aten_decompositions", "custom_function_of", "default_device", "exchange", "identity_of", "innermost",
-    "is_composite", "is_transformed", "is_without_bytes", "mark", "name_of", "negative_view", "no_torch_function", "schema_of",
-    "wrapper_of",
+    "call_whole", "composition_of", "core_aten_decompositions", "custom_function_of", "default_device", "exchange", "identity_of",
+    "innermost", "is_composite", "is_taken_apart", "is_transformed", "is_without_bytes", "mark", "name_of", "negative_view",
+    "no_torch_function", "operator_called", "schema_of", "wrapper_of",
 ]  # fmt: skip

@@ -55,3 +55,21 @@ def test_functions_of_a_library_allocate() -> None:
         assert torch.zeros(2).tolist() == [0.0, 0.0] and torch.arange(2, device="cuda").tolist() == [0, 1]
         library._destroy()
         assert torch.zeros(2, device="cuda").tolist() == [0.0, 0.0] and len(device.launches) == 3
+
+
+def test_functions_of_a_library_take_the_place_of_operators_that_torch_takes_apart() -> None:
+    """`isclose` and `where` of a number are made of others: torch's dispatcher hands them to no tensor."""
+    with emulated("sm_90") as device:
+        x = torch.tensor([1.0, -2.0], device="cuda", requires_grad=True)
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("isclose", lambda x, y, rtol, atol, equal_nan=False: negative(x), "CUDA")
+        library.impl("where.ScalarSelf", lambda condition, number, x: negative(x), "CUDA")
+        assert torch.isclose(x, x, 0.0, 0.0, equal_nan=True).tolist() == x.isclose(x, 0.0, 0.0).tolist() == [-1.0, 2.0]
+        assert torch.where(x > 0, 5.0, x).tolist() == [-1.0, 2.0] and len(device.launches) == 3
+        assert torch.where(x > 0, x, 5.0).tolist() == [1.0, 5.0], "another overload is torch's own"
+        assert torch.isclose(torch.ones(1), torch.ones(1)).item() is True, "and so is any on the CPU"
+        library.impl("pad", lambda x, pad, mode="constant", value=None: negative(x) if pad == [1, 0] else x, "CUDA")
+        sides = [torch.tensor(1), torch.tensor(0)]  # which the dispatcher makes numbers
+        assert torch.nn.functional.pad(x, sides, mode="reflect").tolist() == [-1.0, 2.0] and len(device.launches) == 4
+        library._destroy()
+        assert torch.isclose(x, x).tolist() == [True, True] and len(device.launches) == 4
