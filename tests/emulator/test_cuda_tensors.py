@@ -434,7 +434,7 @@ with emulated("sm_90"):
 """
 
 
-def test_a_cuda_build_of_torch_keeps_the_version_that_its_extensions_were_built_for() -> None:
+def test_a_cuda_build_of_torch_keeps_its_version() -> None:
     done = subprocess.run([sys.executable, "-c", VERSION], capture_output=True, text=True)
     assert done.stdout.split() == ["13.7"], done.stderr
 

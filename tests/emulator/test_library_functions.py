@@ -57,7 +57,7 @@ def test_functions_of_a_library_allocate() -> None:
         assert torch.zeros(2, device="cuda").tolist() == [0.0, 0.0] and len(device.launches) == 3
 
 
-def test_functions_of_a_library_take_the_place_of_operators_that_torch_takes_apart() -> None:
+def test_functions_of_a_library_stand_for_operators_made_of_others() -> None:
     """`isclose` and `where` of a number are made of others: torch's dispatcher hands them to no tensor."""
     with emulated("sm_90") as device:
         x = torch.tensor([1.0, -2.0], device="cuda", requires_grad=True)

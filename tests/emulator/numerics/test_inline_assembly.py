@@ -94,7 +94,7 @@ FUNCTIONS = [f"{name}.approx{flush}.f32" for name in ("ex2", "rcp", "rsqrt", "sq
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
-def test_ptxas_multiplies_behind_the_functions_that_are_said_to_end_in_a_product(arch):
+def test_ptxas_multiplies_behind_functions_that_end_in_a_product(arch):
     statements = [
         f".loc 1 {line} 0\n ld.volatile.global.f32 %x, [%rd1]; ld.volatile.global.f32 %y, [%rd1+4];"
         f"{opcode} %z, {'%x, %y' if opcode.startswith('div') else '%x'}; add.f32 %z, %z, %y; st.volatile.global.f32 [%rd1], %z;"
@@ -120,7 +120,7 @@ SOFTPLUS = """{ .reg .pred p; setp.gt.f32 p, $1, 20.; @p mov.f32 $0, $1; @!p mul
 @!p ex2.approx.ftz.f32 $0, $0; @!p add.f32 $0, $0, 1.0; @!p lg2.approx.ftz.f32 $0, $0; @!p mul.f32 $0, $0, 0.6931471805599453; }"""
 
 
-def test_a_softplus_whose_result_is_written_again_and_again_stands_before_a_sum():
+def test_a_softplus_in_one_register_stands_before_a_sum():
     values, found = torch.linspace(-10, 30, 256), torch.zeros(256)
     with emulated("sm_90"):
         kernels.asked[(1,)](values, found, SOFTPLUS, BLOCK=256)
