@@ -196,7 +196,7 @@ def storages_since(known_storages: dict[int, StorageWeakRef]) -> list[tuple[int,
 
 
 _library_functions: dict[str, list[tuple[weakref.ref[Library], Callable]]] = {}  # by operator, the last one's last
-_taken_apart = set[str]()  # names of those operators that torch's dispatcher does not hand to a tensor
+_composite_names = set[str]()  # names of those operators that torch's dispatcher does not hand to a tensor
 _register = Library.impl
 
 
@@ -219,7 +219,7 @@ def implement_operator(library: Library, op_name: object, fn: Callable, dispatch
         name = name if "::" in name else f"{library.ns}::{name}"
         _library_functions.setdefault(name.removesuffix(".default"), []).append((weakref.ref(library), fn))
         if name.startswith("aten::") and torch_internals.is_taken_apart(name.removesuffix(".default")):
-            _taken_apart.add(name.removeprefix("aten::").partition(".")[0])
+            _composite_names.add(name.removeprefix("aten::").partition(".")[0])
 
 
 def library_function_of(operator: OpOverload) -> Callable | None:
@@ -621,7 +621,7 @@ class Placement(torch_internals.TorchFunctionMode):
         takes_ours = _holds(args) or (bool(kwargs) and _holds(tuple(kwargs.values())))
         if func in _LIKE or func in torch_internals.FACTORIES:
             return _construct(func, args, kwargs, takes_ours)
-        if takes_ours and _taken_apart and (name := getattr(func, "__name__", "")) in _taken_apart:
+        if takes_ours and _composite_names and (name := getattr(func, "__name__", "")) in _composite_names:
             operator = torch_internals.operator_called(name, args, kwargs)
             if operator is not None and library_function_of(operator) is not None:
                 return torch_internals.call_whole(operator, *args, **kwargs)
