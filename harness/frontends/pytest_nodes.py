@@ -248,7 +248,9 @@ class NodeJudge:
             _skip(f"{node.case.contract} large {node.kind}", f"{where.name} lacks {', '.join(missing)}", properties)
         row = large.large_row(self.pool, node.case, where, self.products)
         properties.append(("judged", 1))
-        if row["decision"] != "pass":
+        if row["decision"] == Decision.NOT_RUN:
+            _skip(f"{node.case.contract} large {node.kind}", row["message"], properties)
+        if row["decision"] != Decision.PASS:
             p = node.case.problem
             line = f"bitverdict lab large {shlex.quote(node.case.contract)} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
             properties.append(("replay", line))

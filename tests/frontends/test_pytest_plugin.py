@@ -311,6 +311,17 @@ def test_a_wrong_large_product_fails_and_its_words_are_not_counted(node_judge: N
     assert "tally" not in dict(told) and "bitverdict lab large" in str(dict(told)["replay"])
 
 
+def test_a_large_product_that_was_not_run_is_told_so(node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker finds what the compiler lacks: which features the GPU has does not say it."""
+    node = large_nodes("48x40x64", 1, ["emulated:sm_90"])[0]
+    lacking = Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, message="triton 3.7.1 lacks async_copy.async_load")
+    monkeypatch.setattr(node_judge.pool, "judge", lambda task, where: lacking)
+    told: list[tuple[str, object]] = []
+    with pytest.raises(pytest.skip.Exception, match="lacks async_copy"):
+        node_judge.hold_large(node, told)
+    assert str(dict(told)["not_run"]).endswith("triton 3.7.1 lacks async_copy.async_load") and "tally" not in dict(told)
+
+
 def test_the_last_lines_count_words_of_passed_nodes_and_name_the_rest() -> None:
     def report(outcome: str, **told: object) -> SimpleNamespace:
         return SimpleNamespace(passed=outcome == "passed", failed=outcome == "failed", user_properties=list(told.items()))
