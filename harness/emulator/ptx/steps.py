@@ -311,7 +311,7 @@ def _immediate(text: str, kind: str) -> Words:
     if digits := re.fullmatch(r"(-?)0[dD]([0-9A-Fa-f]{16})", text):
         wide = np.array([int(digits[2], 16) ^ (1 << 63 if digits[1] else 0)], np.uint64)
         return wide if bits(kind) == 64 else wide.view(np.float64).astype(np.float32).view(np.uint32)
-    if re.fullmatch(r"-?(0[xX][0-9A-Fa-f]+|\d+)U?", text):
+    if re.fullmatch(r"-?(0[xX][0-9A-Fa-f]+|0[bB][01]+|\d+)U?", text):
         value = int(text.rstrip("U"), 0) if not re.fullmatch(r"-?0\d+U?", text) else int(text.rstrip("U"), 8)
         if kind in ("f32", "f64"):
             return _immediate(f"{value}.0", kind)

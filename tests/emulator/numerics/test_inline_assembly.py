@@ -77,6 +77,14 @@ def test_products_whose_rounding_is_said_are_executed_beside_sums():
     assert torch.equal(found, values * values + 1)
 
 
+@pytest.mark.parametrize("mask", ["2147483647", "0x7fffffff", "0x7FFFFFFFU", "017777777777", f"0b{'1' * 31}", f"0B{'1' * 31}U"])
+def test_a_whole_number_of_any_base_is_a_constant(mask):
+    values, found = torch.randn(32, generator=GENERATOR), torch.zeros(32)
+    with emulated("sm_90"):
+        kernels.asked[(1,)](values, found, f"and.b32 $0, $1, {mask};", BLOCK=32)
+    assert torch.equal(found, values.abs() + 1)
+
+
 PTX = """
 .version 8.6
 .target {target}
