@@ -168,11 +168,14 @@ def raised_by(error: BaseException) -> str:
     """ "emulator", "reference" or "harness" where the failure is theirs, else "": the launcher's, the kernel's or a contract
     file's.
 
-    The innermost frame outside installed packages decides. A `BadArgument` is its caller's: the emulator's frames do not count.
+    The innermost frame outside installed packages decides. A `BadArgument` is its caller's: the emulator's frames do not count. Nor
+    do ours around pytest's call of a test, which a package may bring.
     """
     meant_for_caller = any(kind.__name__ == "BadArgument" for kind in type(error).__mro__)
     for code, _ in reversed(list(_frames(error))):
         if code.co_name.endswith(for_the_launcher.__name__):  # ours, or the emulator's of that name, which is not imported here
+            return ""
+        if "/_pytest/" in Path(code.co_filename).as_posix():
             return ""
         room = room_of(code.co_filename)
         if room is None or (room == "emulator" and meant_for_caller):

@@ -28,6 +28,9 @@ KERNELS = Path(suite_kernels.__file__)
 FAULTS = ("stray_read", "stray_write", "race", "misaligned_address", "deadlock", "tickets", "uninitialised_read")
 OUTCOMES = {name: name.replace("_", " ") for name in FAULTS} | {"tickets": "stray write"}
 SUITE = """
+import functools
+import json
+
 import pytest
 import triton
 import torch
@@ -106,6 +109,9 @@ def test_unanswered():
 @gpu
 def test_own_failure(x):
     assert x.sum() == 0
+
+
+test_of_a_package = functools.partial(json.loads, "{")
 
 
 @gpu
@@ -234,6 +240,7 @@ def test_right_tests_pass_and_own_failures_fail(suite: tuple[str, dict]) -> None
         assert f"PASSED test_theirs.py::test_autocast[{arch}]" in printed
         assert f"PASSED test_theirs.py::test_weight_gradient_of_layer_norm[{arch}]" in printed
         assert f"FAILED test_theirs.py::test_own_failure[{arch}]" in printed
+        assert f"FAILED test_theirs.py::test_of_a_package[{arch}]" in printed
     assert report["operators"] and "were computed in fp32 and rounded once" in printed
 
 
