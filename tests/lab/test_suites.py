@@ -228,8 +228,9 @@ def test_the_page_counts_what_is_too_large_as_its_limit() -> None:
     }
     text = "\n".join(suites.beside_the_interpreter([{"suite": "theirs", **record}]))
     assert "3 tests that `--emulate` does not fail 1 pass in the interpreter (too large 2):\n2 functions." in text
-    assert "| cold cache | 15.1 | 1 (50%) | slow (theirs, 0.10) |" in text
-    assert "| warm cache | 30.1 | 1 (50%) | slow (theirs, 0.10) |" in text
+    assert "| theirs | cold | 2 | 15.1 | 1.1 | 1 (50%) | slow (0.10) |  |" in text
+    assert "| theirs | warm | 2 | 30.1 | 1.1 | 1 (50%) | slow (0.10) |  |" in text
+    assert "| all | warm | 2 | 30.1 | 1.1 | 1 (50%) |  |  |" in text
 
 
 def test_a_fault_that_is_not_there_is_refused(tmp_path: Path) -> None:
