@@ -101,12 +101,12 @@ EXAMINED = (
     "triton_kernels: ours, fixed since: constants of base 2, and `ex2.approx.ftz` before a sum, were refused. test_topk imports"
     " Proton, which was left out of the package there. Gluon's tutorials 07 to 14 load cuBLAS when they are imported.",
     "Triton's language tests: theirs are a store past X of one element in test_annotations, and three tests whose programs "
-    "meet: two load and store one word (the same word, so that nothing shows), and one takes a lock by a relaxed compare- "
-    "and-swap. Ours, fixed since: a function that makes a tensor descriptor made one for all of its calls, copies that a "
-    "called function leaves unused were called a race, and a compile error in a test that a package brings was called the "
-    "harness's (five, refused in the table). What failed asks for a newer Triton than 3.7.1 (frontend), FileCheck, or a "
-    "process of its own, which has no emulated GPU; of test_histogram's machine code, and of persistent matmuls that are "
-    "too large, the cause was not read.",
+    "meet: two load and store one word (the same word, so that nothing shows), and one takes a lock by a relaxed "
+    "compare-and-swap. Ours, fixed since: a function that makes a tensor descriptor made one for all of its calls, copies "
+    "that a called function leaves unused were called a race, and a compile error in a test that a package brings was "
+    "called the harness's (five, refused in the table). What failed asks for a newer Triton than 3.7.1 (frontend), "
+    "FileCheck, or a process of its own, which has no emulated GPU; of test_histogram's machine code, and of persistent "
+    "matmuls that are too large, the cause was not read.",
 )
 """What was read of the results, for the page."""
 
