@@ -47,7 +47,7 @@ def launching_with(stem: str, **options: Any) -> Any:
         def launch(self, case: Case, tensors: Mapping, launcher: Any) -> Mapping:
             return super().launch(replace(case, config=replace(case.config, **options)), tensors, launcher)
 
-    return Deaf(right.module, stem)
+    return Deaf(right.module)
 
 
 @pytest.mark.parametrize(

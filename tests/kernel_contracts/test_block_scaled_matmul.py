@@ -102,7 +102,7 @@ def test_what_the_padding_of_scales_holds_changes_no_word(name: str, padding: in
                 made[operand.name] = dataclasses.replace(operand, codes=scale_layout.pack(side.scales, padding=padding))
             return list(made.values())
 
-    verdict = judge(case, where, Padded(CONTRACT.module, CONTRACT.stem))
+    verdict = judge(case, where, Padded(CONTRACT.module))
     assert verdict.decision is Decision.PASS, verdict.message
 
 
