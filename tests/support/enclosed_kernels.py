@@ -98,6 +98,12 @@ def several(x, y, z, out, KIND: tl.constexpr, N: tl.constexpr):
     elif KIND == "parted":
         if row % 2 == 0:
             s = s * b
+    elif KIND == "emptied":  # no open word is left where the programs part
+        s = tl.load(out + places) * 2
+        tl.store(out + places, a)
+        if row % 2 == 0:
+            s = s * b
+        places += tl.num_programs(0) * N
     elif KIND == "parted behind":
         tl.store(out + places, s, mask=at < 8)
     elif KIND == "half":

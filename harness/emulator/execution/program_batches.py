@@ -325,7 +325,7 @@ def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: I
             try:
                 run(batch, *values)
             except Divergence as divergence:
-                if enclosed_memory and len(watched_order.kept) > watched_order.first_kept:
+                if (enclosed_memory or enclosed_before) and len(watched_order.kept) > watched_order.first_kept:
                     raise NeedsSerialRun("programs go different ways behind a store of what is enclosed") from None
                 watched_order.take_batch_back()
                 launch.runs[:] = runs

@@ -23,7 +23,7 @@ def launched(kinds: list[str], *, batches: bool) -> tuple[Any, list[str]]:
     """(words, their ends, advice, what was refused) of launches of `kinds`, one behind the other; why each ran one by one."""
     generator = torch.Generator().manual_seed(5)
     x, z = (torch.randn(PROGRAMS * N, generator=generator) for _ in range(2))
-    y, out, refused = torch.randn(N, generator=generator), torch.zeros(PROGRAMS * N), ""
+    y, out, refused = torch.randn(N, generator=generator), torch.zeros(2 * PROGRAMS * N), ""
     if kinds[-1] == "extreme":  # elements that differ by the choice alone
         x, y = (each.reshape(-1, 8)[:, :1].expand(-1, 8).reshape(-1) for each in (x, y))
         z = z.sign() * 0.1
@@ -50,7 +50,7 @@ def test_a_batch_encloses_what_each_program_does_alone(kind: str) -> None:
     assert reasons == [""] and together[1] is not None and not together[4]
 
 
-@pytest.mark.parametrize("kind", [*REFUSED_KINDS, "address", "again", "parted behind"])
+@pytest.mark.parametrize("kind", [*REFUSED_KINDS, "address", "again", "parted behind", "emptied"])
 def test_what_a_batch_cannot_enclose_is_told_one_by_one(kind: str) -> None:
     """What an earlier launch left open is as it was, too."""
     together, reasons = launched(["sum", kind], batches=True)
