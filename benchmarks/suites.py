@@ -96,8 +96,8 @@ EXAMINED = (
     "vLLM: a block table that is read past its end stands in found.md. Run were the 93 files that name or import a Triton "
     "kernel of its own and are not of another vendor, of FlashInfer, CUTLASS, Marlin or the like. What failed asks for its "
     "native extension (113), CUTLASS's Python, the Hub, NVML, a CUDA build of torch, or fixtures of the engine; what was not "
-    "collected for torchvision, or the extension. Ours, still: `kernel.device_caches` has no entry of torch's device 0, for "
-    "which test_engram asks.",
+    "collected for torchvision, or the extension. Ours, fixed since: `kernel.device_caches` had no entry of torch's device 0, "
+    "for which test_engram asks.",
     "triton_kernels: ours, fixed since: constants of base 2, and `ex2.approx.ftz` before a sum, were refused. test_topk imports"
     " Proton, which was left out of the package there. Gluon's tutorials 07 to 14 load cuBLAS when they are imported.",
     "Triton's language tests: theirs are a store past X of one element in test_annotations, and three tests whose programs "

@@ -91,7 +91,7 @@ def _device() -> Device:
 
 def _check(device: object) -> None:
     """ValueError, as torch has it, for a device that is not the emulated GPU. What names none, a tuple too, is the current one."""
-    if not isinstance(device, torch.device | str | int) or device in (-1, _device().number):
+    if not isinstance(device, torch.device | str | int) or device == -1:
         return
     if not on_gpu(device):
         raise_for_the_launcher(ValueError(f"Expected a cuda device, but got: {device}"))

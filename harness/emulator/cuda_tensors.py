@@ -32,7 +32,6 @@ from bitverdict.harness.model.torch_internals import (
 )
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
-DEVICE_NUMBER_BASE = 1000  # Triton's numbers for emulated GPUs are above it, and a launcher may hand them to torch
 NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 MIXED_DEVICES_MESSAGE = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
@@ -45,7 +44,7 @@ def unanswered_call_fault(call: str) -> EmulatedFault:
 def on_gpu(device: torch.device | str | int | None) -> bool:
     """Whether `device`, as torch's functions take it, is the emulated GPU. RuntimeError, as torch has it, for a second one."""
     if isinstance(device, int) and not isinstance(device, bool):
-        wanted_device: Any = CUDA if device > DEVICE_NUMBER_BASE else torch.device("cuda", device)
+        wanted_device: Any = torch.device("cuda", device)
     else:
         wanted_device = torch.device(device) if isinstance(device, str) else device
     if getattr(wanted_device, "type", "cpu") != "cuda":
@@ -780,7 +779,7 @@ def _type(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> Any:
 def _numbered_device(mode: Placement, func: type[torch.device], args: tuple, kwargs: dict) -> torch.device:
     """`torch.device` of a number is that of the accelerator."""
     if len(args) == 1 and type(args[0]) is int and not kwargs:
-        return CUDA if args[0] > DEVICE_NUMBER_BASE else torch.device("cuda", args[0])
+        return torch.device("cuda", args[0])
     return for_the_launcher(func, *args, **kwargs)  # type: ignore[no-any-return]
 
 

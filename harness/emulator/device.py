@@ -21,7 +21,6 @@ from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
 from bitverdict.harness.emulator.cuda_tensors import (
     ACTIVE_WATCHES,
-    DEVICE_NUMBER_BASE,
     Watches,
     WatchGroup,
     allocations,
@@ -176,11 +175,6 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<emulated {self.arch}: {len(self.launches)} launches, {len(self.findings)} findings>"
-
-    @property
-    def number(self) -> int:
-        """Triton's number for it: each architecture has its own, so that what Triton keeps by device never mixes."""
-        return DEVICE_NUMBER_BASE + self.architecture.number
 
     def place(self, tensor: Any) -> Any:
         """`tensor` (torch, CPU) as a tensor of this GPU, an operand: the two share every byte."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.runtime import driver
+from triton.runtime.jit import JITFunction
 
 from bitverdict.harness.emulator import layout_classes  # noqa: F401  (what it does it does at import)
 from bitverdict.harness.emulator.autotuner_choices import apply_tuning, check_tuning, several
@@ -147,7 +149,7 @@ class EmulatedDriver(DriverBase):
         return GPUTarget(machine.backend, self.device.backend.target(machine.name), machine.threads_per_warp)
 
     def get_current_device(self) -> int:
-        return self.device.number
+        return 0  # torch's number, by which launchers read `device_caches`
 
     def set_current_device(self, device: int) -> None: ...
 
@@ -176,6 +178,21 @@ class EmulatedDriver(DriverBase):
     def clear_cache(self, cache: object) -> None: ...
 
 
+class _DeviceCaches:
+    """`JITFunction.device_caches`, what a kernel is compiled to by device. Each emulated GPU is device 0, so an architecture has a
+    table of its own, and a real GPU's is untouched."""
+
+    def __get__(self, kernel: JITFunction, _owner: object = None) -> dict:
+        device = emulated_device()
+        if device is None:
+            return kernel.__dict__["device_caches"]
+        tables = kernel.__dict__.setdefault("emulated_device_caches", defaultdict(lambda: defaultdict(kernel.create_binder)))
+        return tables[device.arch]
+
+    def __set__(self, kernel: JITFunction, table: dict) -> None:
+        kernel.__dict__["device_caches"] = table
+
+
 @contextmanager
 def emulated(
     arch: str, schedule: str = "eager", tuning: str = "", options: LaunchOptions | None = None, *, prints_once: bool = False
@@ -202,6 +219,7 @@ def driven(device: Device, tuning: str = "") -> Iterator[Device]:
     device.tuning = check_tuning(tuning)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
     install()
+    JITFunction.device_caches = _DeviceCaches()
     own = EmulatedDriver(device)
     before, hook = driver._active, knobs.runtime.add_stages_inspection_hook
     driver.set_active(own)

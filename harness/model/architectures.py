@@ -67,11 +67,6 @@ class Architecture:
         return "hip" if is_amd(self.name) else "cuda"
 
     @property
-    def number(self) -> int:
-        """90 for "sm_90", 0x942 for "gfx942": no two architectures have the same."""
-        return int(self.name.removeprefix("gfx"), 16) if is_amd(self.name) else self.capability
-
-    @property
     def capability(self) -> int:
         """90 for "sm_90"; of AMD's what torch tells as (major, minor): 94 for "gfx942"."""
         if is_amd(self.name):

@@ -491,12 +491,24 @@ def test_an_operator_of_the_launchers_own_gets_tensors_of_the_gpu() -> None:
         assert y.is_cuda and torch.equal(y.cpu(), 2 * torch.arange(100.0)) and len(device.launches) == 1
 
 
-def test_a_tensor_is_placed_by_the_number_that_triton_has_of_the_gpu() -> None:
-    with emulated("sm_90") as device:
-        assert triton.runtime.driver.active.get_current_device() == device.number
-        assert torch.zeros(3, device=device.number).is_cuda and torch.zeros(3).to(device.number).is_cuda
+def test_triton_and_torch_have_one_number_of_the_gpu() -> None:
+    with emulated("sm_90"):
+        number = triton.runtime.driver.active.get_current_device()
+        assert number == torch.cuda.current_device()
+        assert torch.zeros(3, device=number).is_cuda and torch.zeros(3).to(number).is_cuda
         with pytest.raises(RuntimeError, match="invalid device ordinal"):
             torch.zeros(3, device=7)
+
+
+def test_what_a_kernel_is_compiled_to_is_kept_by_architecture_under_torchs_number() -> None:
+    outside = doubled.device_caches
+    for arch, capability in (("sm_90", 90), ("sm_100", 100), ("sm_90", 90)):
+        with emulated(arch):
+            doubled.device_caches.pop(0, None)
+            double(torch.arange(100.0, device="cuda"))
+            kernels, _, target, *_ = doubled.device_caches[torch.cuda.current_device()]
+            assert target.arch == capability and len(kernels) == 1
+    assert doubled.device_caches is outside and not outside
 
 
 def test_enclosed_words_go_with_their_storage_and_stay_with_a_view() -> None:

@@ -279,12 +279,13 @@ def test_a_reduction_in_a_given_order_is_refused(
 ) -> None:
     """The name that Meta's fork gives the order that every release has is taken."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    total.device_caches.clear()
     printed = stop_compiler.generic_text
     due = f'axis = 0 : i32, reduction_ordering = "{order}"}}>'
     monkeypatch.setattr(stop_compiler, "generic_text", lambda *given: printed(*given).replace("axis = 0 : i32}>", due))
     x, out = torch.arange(32.0), torch.zeros(1)
-    with emulated("sm_90"), nullcontext() if is_taken else pytest.raises(EmulatedFault, match="in a given order"):
-        total[(1,)](x, out)
-    total.device_caches.clear()
+    with emulated("sm_90"):
+        total.device_caches.clear()
+        with nullcontext() if is_taken else pytest.raises(EmulatedFault, match="in a given order"):
+            total[(1,)](x, out)
+        total.device_caches.clear()
     assert (out[0] == x.sum()) == is_taken
