@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from triton.runtime.autotuner import Autotuner
 
-from bitverdict.harness.emulator.faults import BadArgument, for_the_launcher
+from bitverdict.harness.emulator.faults import BadArgument
+from bitverdict.harness.model.usage import for_the_launcher
 
 if TYPE_CHECKING:
     import triton

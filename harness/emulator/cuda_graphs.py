@@ -19,6 +19,7 @@ from bitverdict.harness.emulator.cuda_tensors import (
     tensors_in,
     unanswered_call_fault,
 )
+from bitverdict.harness.emulator.faults import raise_for_the_launcher
 from bitverdict.harness.emulator.gpu_operators import PoisonedMemory
 from bitverdict.harness.model.torch_internals import FunctionModesOff, OpOverload
 
@@ -39,7 +40,7 @@ class CUDAGraph(Watches):
 
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         if _captures:
-            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+            raise_for_the_launcher(RuntimeError("CUDA error: operation not permitted when stream is capturing"))
         self.reset()
         _captures.append(self)
         ACTIVE_WATCHES.append(WatchGroup([*ACTIVE_WATCHES[-1:], self]))
@@ -97,7 +98,7 @@ class CUDAGraph(Watches):
         self._allocated.append(tensor)
 
     def on_host_read(self, tensor: torch.Tensor, what: str) -> None:
-        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        raise_for_the_launcher(RuntimeError("CUDA error: operation not permitted when stream is capturing"))
 
     def _keep(self, tensor: torch.Tensor) -> None:
         inner = tensor.inner if isinstance(tensor, CudaTensor) else tensor

@@ -39,6 +39,7 @@ from bitverdict.harness.emulator.gpu_random import GENERATORS, GpuRandom, Philox
 from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, legacy_type
 from bitverdict.harness.model import torch_internals
 from bitverdict.harness.model.torch_internals import FakeTensorMode, default_device, identity_of
+from bitverdict.harness.model.usage import for_the_launcher
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Device
@@ -300,7 +301,7 @@ class _Generator(torch_internals.GeneratorBase):  # type: ignore[misc]
         return CUDA if identity_of(self) in GENERATORS else CPU
 
     def manual_seed(self, seed: int) -> _Generator:
-        super().manual_seed(seed)
+        for_the_launcher(super().manual_seed, seed)
         if (state := GENERATORS.get(identity_of(self))) is not None:
             state.start(seed)
         return self
@@ -317,7 +318,7 @@ class _Generator(torch_internals.GeneratorBase):  # type: ignore[misc]
         if (state := GENERATORS.get(identity_of(self))) is not None:
             state.restore(given)
         else:
-            super().set_state(given)
+            for_the_launcher(super().set_state, given)
         return self
 
 
@@ -341,9 +342,9 @@ def _philox() -> PhiloxState | None:
 
 def _seed(seed: int) -> None:
     if (state := _philox()) is not None:
-        state.start(int(seed))
+        state.start(for_the_launcher(int, seed))
     else:
-        torch.default_generator.manual_seed(int(seed))
+        torch.default_generator.manual_seed(for_the_launcher(int, seed))
 
 
 def _rng_state(device: torch.device | str | int | None = None) -> torch.Tensor:
@@ -355,7 +356,7 @@ def _set_rng_state(given: torch.Tensor, device: torch.device | str | int | None 
     if (state := _philox()) is not None:
         state.restore(given)
     else:
-        torch.default_generator.set_state(given)
+        for_the_launcher(torch.default_generator.set_state, given)
 
 
 def _allocated_bytes(device: torch.device | str | int | None = None) -> int:
@@ -417,7 +418,7 @@ _CUDA: dict[str, Any] = {
     "_is_in_bad_fork": _answer(False),
     "init": _ignore_call,
     "_lazy_init": _ignore_call,
-    "_lazy_call": lambda callable, **_: callable(),
+    "_lazy_call": lambda callable, **_: for_the_launcher(callable),
     **dict.fromkeys(("device_count", "_device_count_nvml", "_raw_device_count_nvml"), _answer(1)),  # NVML counts without a context
     "current_device": _answer(0),
     "set_device": _set_device,

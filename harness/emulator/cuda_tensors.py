@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
-from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
+from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
 from bitverdict.harness.emulator.tensor_types import KINDS, legacy_type
 from bitverdict.harness.model import torch_internals
 from bitverdict.harness.model.torch_internals import (
@@ -30,6 +30,7 @@ from bitverdict.harness.model.torch_internals import (
     innermost,
     is_transformed,
 )
+from bitverdict.harness.model.usage import for_the_launcher
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
@@ -46,7 +47,7 @@ def on_gpu(device: torch.device | str | int | None) -> bool:
     if isinstance(device, int) and not isinstance(device, bool):
         wanted_device: Any = torch.device("cuda", device)
     else:
-        wanted_device = torch.device(device) if isinstance(device, str) else device
+        wanted_device = for_the_launcher(torch.device, device) if isinstance(device, str) else device
     if getattr(wanted_device, "type", "cpu") != "cuda":
         return False
     if wanted_device.index:
@@ -204,7 +205,7 @@ class _LibraryFactories(torch_internals.TorchDispatchMode):
 
     def __torch_dispatch__(self, func: OpOverload, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
         if (own := library_function_of(func)) is None:
-            return func(*args, **kwargs or {})
+            return for_the_launcher(func, *args, **kwargs or {})
         named = {"device": CUDA} if any(argument.name == "device" for argument in torch_internals.schema_of(func).arguments) else {}
         return _run_own_operator(own, outside(args), (kwargs or {}) | named)
 
@@ -528,7 +529,7 @@ def move_tensor(
     if own and not gpu:
         _notify_host_read(tensor, "a copy to the host")
     source = inside(tensor) if own else tensor.detach()
-    destination = source.to(dtype=dtype, copy=True, memory_format=memory_format)
+    destination = for_the_launcher(source.to, dtype=dtype, copy=True, memory_format=memory_format)
     if not gpu:
         return destination
     if ACTIVE_WATCHES:
@@ -570,7 +571,7 @@ def _tensor_to(tensor: torch.Tensor, args: tuple, kwargs: dict) -> torch.Tensor:
         device, keywords["dtype"] = like_tensor.device, like_tensor.dtype
     gpu = isinstance(tensor, CudaTensor) if device is None else on_gpu(device)
     if not gpu and device is not None and torch.device(device).type != "cpu":
-        return torch.Tensor.to(inside(tensor), device, **keywords)
+        return for_the_launcher(torch.Tensor.to, inside(tensor), device, **keywords)
     return move_tensor(tensor, gpu, **keywords)
 
 
@@ -579,7 +580,7 @@ _APPLY, _APPLY_BACKWARD = torch.autograd.Function.__dict__["apply"], torch_inter
 
 def _apply_function(function: type, *args: object, **kwargs: object) -> object:
     """`function.apply`; its node remembers whether all results lie on the emulated GPU."""
-    made = _APPLY.__get__(None, function)(*args, **kwargs)
+    made = for_the_launcher(_APPLY.__get__(None, function), *args, **kwargs)
     results = [result for result in (made if isinstance(made, tuple) else (made,)) if isinstance(result, torch.Tensor)]
     for node in {result.grad_fn for result in results} - {None}:
         node.is_on_emulated_gpu = all(type(result) is CudaTensor for result in results)  # type: ignore[union-attr]
@@ -588,7 +589,9 @@ def _apply_function(function: type, *args: object, **kwargs: object) -> object:
 
 def _apply_backward(node: torch_internals.BackwardCFunction, *gradients: object) -> object:
     """The user's backward. Zeros, which torch makes for a result that nothing used, lie where the result does."""
-    return _APPLY_BACKWARD(node, *(outside(gradients) if getattr(node, "is_on_emulated_gpu", False) else gradients))
+    return for_the_launcher(
+        _APPLY_BACKWARD, node, *(outside(gradients) if getattr(node, "is_on_emulated_gpu", False) else gradients)
+    )
 
 
 class Placement(torch_internals.TorchFunctionMode):
@@ -613,7 +616,7 @@ class Placement(torch_internals.TorchFunctionMode):
     def __torch_function__(self, func: Callable[..., object], types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if torch_internals.is_without_bytes():
-            return func(*args, **kwargs)  # which makes tensors without bytes, on any device
+            return for_the_launcher(func, *args, **kwargs)  # which makes tensors without bytes, on any device
         special = _SPECIAL.get(func)
         if special is not None:
             return special(self, func, args, kwargs)
@@ -642,20 +645,20 @@ def _run_higher_order(operator: object, composition: Callable[..., object], *arg
     gradient of its own; where `score_mod` uses a tensor that has one too, that of the composition."""
     gradient = torch_internals.flex_attention_gradient(operator)
     if gradient is None:
-        return composition(*args, **kwargs)
+        return for_the_launcher(composition, *args, **kwargs)
     *inputs, score_mod, block_mask, scale, options = args[:7]
     if torch.is_autocast_enabled("cuda"):
         inputs = [each.to(torch.get_autocast_dtype("cuda")) for each in inputs]
     example = inputs[0].detach().new_zeros(()), *(inputs[0].new_zeros((), dtype=torch.int) for _ in range(4))
     differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
-    if not differentiable or score_mod(*example).requires_grad:
-        return composition(*inputs, score_mod, *args[4:], **kwargs)
+    if not differentiable or for_the_launcher(score_mod, *example).requires_grad:
+        return for_the_launcher(composition, *inputs, score_mod, *args[4:], **kwargs)
 
     def score_gradient(score: torch.Tensor, *places: torch.Tensor) -> list:
         pull = torch.func.vjp(lambda score: score_mod(score, *places[:4]), score)[1]
         return [*pull(places[4]), None, None, None, None]
 
-    return gradient.apply(*inputs, score_mod, score_gradient, block_mask, scale, options, ())
+    return for_the_launcher(gradient.apply, *inputs, score_mod, score_gradient, block_mask, scale, options, ())
 
 
 _AUTOCAST_TO_FP32 = frozenset(  # torch's documentation, "CUDA Ops that can autocast to float32"
@@ -753,17 +756,19 @@ def _has_cpu_tensor(values: object) -> bool:
 
 def _become(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """`tensor.data = value`, where one of them lies on the emulated GPU: `tensor` is then of the kind that `value` is."""
+    if not isinstance(value, torch.Tensor):
+        raise_for_the_launcher(TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}"))
     other = CudaTensor(inside(value)) if isinstance(value, CudaTensor) else value.detach()
     with torch.no_grad():
         torch.utils.swap_tensors(tensor, other.requires_grad_(tensor.requires_grad))
 
 
 def _set_data(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> None:
-    func(*args) if not _holds(args) else _become(*args)
+    _become(*args) if _holds(args) else for_the_launcher(func, *args)
 
 
 def _dispatch_move(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
-    return _tensor_to(args[0], args[1:], kwargs) if _names_device(args[1:], kwargs) else func(*args, **kwargs)
+    return _tensor_to(args[0], args[1:], kwargs) if _names_device(args[1:], kwargs) else for_the_launcher(func, *args, **kwargs)
 
 
 def _cuda(mode: Placement, func: OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:

@@ -6,7 +6,7 @@ never a verdict on the kernel."""
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -44,11 +44,6 @@ def host_memory_is_short(error: BaseException) -> bool:
     """Whether `error` says that the host has no more memory for this process: whose allocation failed tells nothing."""
     told = isinstance(error, RuntimeError) and _TORCH_ON_HOST in str(error)
     return told or isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-
-
-def for_the_launcher(function: Callable, /, *args: object, **kwargs: object) -> Any:
-    """`function` called on behalf of the launcher: what it raises with these arguments is the launcher's, though we called it."""
-    return function(*args, **kwargs)
 
 
 def raise_for_the_launcher(error: Exception) -> NoReturn:

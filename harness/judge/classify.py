@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from bitverdict.harness.judge.out_of_memory import out_of_memory
 from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.model.feature_table import OUTCOMES, resolve_feature
 from bitverdict.harness.model.paths import ROOT, is_foreign, relative, source_line
-from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.usage import UsageError, for_the_launcher
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 _DEVICE_SAYS = (
@@ -173,7 +173,7 @@ def raised_by(error: BaseException) -> str:
     """
     meant_for_caller = any(kind.__name__ == "BadArgument" for kind in type(error).__mro__)
     for code, _ in reversed(list(_frames(error))):
-        if code.co_name.endswith(for_the_launcher.__name__):  # ours, or the emulator's of that name, which is not imported here
+        if code.co_name.endswith(for_the_launcher.__name__):
             return ""
         if "/_pytest/" in Path(code.co_filename).as_posix():
             return ""
@@ -188,11 +188,6 @@ def _of_triton_back_end(error: BaseException) -> bool:
     """Whether Triton raised it for an option of a launch, num_ctas for one, that the architecture does not have."""
     file = next((code.co_filename for code, _ in reversed(list(_frames(error)))), "")
     return is_foreign(Path(file)) and "/triton/backends/" in Path(file).as_posix()
-
-
-def for_the_launcher(function: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
-    """`function` called on behalf of the launcher: what it raises with these arguments is the launcher's, though we called it."""
-    return function(*args, **kwargs)
 
 
 def failure(error: BaseException, otherwise: str = "contract") -> Verdict:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bitverdict.harness.judge.classify import LaunchResult, for_the_launcher
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.judge.launch import DEFAULT_ALLOCATIONS, Allocations
@@ -21,6 +21,7 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, Launcher
 from bitverdict.harness.model.feature_table import REMOTE_LAUNCHERS, resolve_feature
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.usage import for_the_launcher
 
 
 def launcher_of_case(case: Case, target: Target, *, fresh_import: bool = False) -> Launcher | RemoteLauncher | None:

@@ -22,6 +22,8 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 from torch.utils import _device as _default_device
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bitverdict.harness.model.usage import for_the_launcher
+
 GeneratorBase = torch._C.Generator
 FunctionModesOff, DispatchOff = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
 no_torch_function = torch._C._disabled_torch_function_impl
@@ -54,7 +56,7 @@ def call_under(mode: TorchFunctionMode, function: Callable[..., object], /, *arg
     """`function(*args, **kwargs)` where `mode` answers, without what its `__enter__` does."""
     _push_mode(mode)
     try:
-        return function(*args, **kwargs)
+        return for_the_launcher(function, *args, **kwargs)
     finally:
         _pop_mode()
 
@@ -76,7 +78,7 @@ def operator_called(name: str, args: tuple[object, ...], kwargs: dict[str, objec
 def call_whole(operator: OpOverload, *args: object, **kwargs: object) -> Any:
     """`operator` of its tensors, which is handed to them even where torch would take it apart for their gradients' sake."""
     with torch._C._AutoDispatchBelowAutograd():
-        return operator(*args, **kwargs)
+        return for_the_launcher(operator, *args, **kwargs)
 
 
 def is_without_bytes() -> bool:
@@ -121,7 +123,7 @@ def is_composite(operator: OpOverload) -> bool:
 
 
 def call_composite(operator: OpOverload, *args: object, **kwargs: object) -> Any:
-    return operator._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+    return for_the_launcher(operator._op_dk, torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def composition_of(operator: object) -> Callable[..., Any] | None:

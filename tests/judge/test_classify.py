@@ -11,10 +11,11 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from torch.nn.attention.flex_attention import flex_attention
 
-from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.judge.classify import outcome_of
+from bitverdict.harness.judge.classify import outcome_of, raised_by
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
@@ -182,3 +183,66 @@ def test_a_lowering_that_loses_a_name_is_an_error_and_no_refusal(monkeypatch: py
     monkeypatch.setattr("bitverdict.harness.judge.classify.raised_by", lambda error: "emulator")  # here a test has raised it
     seen = outcome_of(raised.value)
     assert (seen.outcome, seen.layer) == (Outcome.ERROR, "emulator") and "KeyError: 'arith.addf'" in seen.message
+
+
+PACKAGE = """
+import torch
+
+@torch.library.custom_op("bitverdict_of_a_package::lacking", mutates_args=())
+def lacking(x: torch.Tensor) -> torch.Tensor:
+    import nothing_of_that_name
+    return x.clone()
+
+class Raising(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, now):
+        if now:
+            raise LookupError("forward")
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise LookupError("backward")
+
+library = torch.library.Library("bitverdict_of_a_package", "FRAGMENT")
+library.define("raising(Tensor x) -> Tensor")
+
+def raising(x, *given):
+    raise LookupError("in the library's function")
+
+library.impl("raising", raising, "CUDA")
+"""
+OF_THE_CALLER: dict[str, Callable] = {
+    "a custom operator": lambda package, x: torch.ops.bitverdict_of_a_package.lacking(x),
+    "a library's function": lambda package, x: torch.ops.bitverdict_of_a_package.raising(x),
+    "a forward": lambda package, x: package["Raising"].apply(x, True),
+    "a backward": lambda package, x: package["Raising"].apply(x.requires_grad_(), False).sum().backward(),
+    "a modified score": lambda package, x: flex_attention(*[x.view(1, 1, 16, 16)] * 3, score_mod=package["raising"]),
+    "a gradient of operands that do not fit": lambda package, x: torch.ops.aten.silu_backward(x, x[:3]),
+    "a device that is none": lambda package, x: torch.zeros(3, device="nonsense"),
+    "a device that is none, of a question": lambda package, x: torch.cuda.get_device_name("nonsense"),
+    "a move to a device that is none": lambda package, x: x.to("nonsense"),
+    "a type that is none": lambda package, x: x.cpu().to("cuda", "nonsense"),
+    "a seed that is none": lambda package, x: torch.Generator("cuda").manual_seed("nonsense"),
+    "a state that is none": lambda package, x: torch.Generator("cpu").set_state(torch.zeros(3)),
+    "data of another type": lambda package, x: setattr(x, "data", "nonsense"),
+    "a copy to the host while a graph is captured": lambda package, x: _capture(lambda: x.cpu()),
+}
+
+
+def _capture(function: Callable) -> None:
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        function()
+
+
+@pytest.mark.parametrize("call", OF_THE_CALLER)
+@pytest.mark.parametrize("place", ["site-packages/package.py", "mine.py"])
+def test_what_code_raises_that_the_emulated_gpu_calls_is_its_callers(call: str, place: str, tmp_path: Path) -> None:
+    """Also where the function that raised lies in an installed package, whose frames count for nobody."""
+    package: dict = {}
+    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False)):
+        exec(compile(PACKAGE, str(tmp_path / place), "exec"), package)
+        with pytest.raises(Exception, match=r".") as raised:
+            OF_THE_CALLER[call](package, torch.ones(256, device="cuda"))
+    package["library"]._destroy()
+    assert not isinstance(raised.value, EmulatedFault) and raised_by(raised.value) == ""

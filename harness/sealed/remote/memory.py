@@ -21,9 +21,10 @@ from typing import Any
 import torch
 
 from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, tensors_in
-from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
+from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
 from bitverdict.harness.emulator.memory.provenance import launcher_line
 from bitverdict.harness.model.torch_internals import DispatchOff, FunctionModesOff, mark
+from bitverdict.harness.model.usage import for_the_launcher
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.wire import DTYPES, Decoder, Encoder, UnencodableValueError
 
