@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from triton.runtime.autotuner import Autotuner
 
 from bitverdict.harness.emulator.faults import BadArgument
-from bitverdict.harness.model.usage import for_the_launcher
+from bitverdict.harness.model.protocols import for_the_launcher
 
 if TYPE_CHECKING:
     import triton

@@ -38,8 +38,8 @@ from bitverdict.harness.emulator.faults import raise_for_the_launcher
 from bitverdict.harness.emulator.gpu_random import GENERATORS, GpuRandom, PhiloxState
 from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, legacy_type
 from bitverdict.harness.model import torch_internals
+from bitverdict.harness.model.protocols import for_the_launcher
 from bitverdict.harness.model.torch_internals import FakeTensorMode, default_device, identity_of
-from bitverdict.harness.model.usage import for_the_launcher
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Device
@@ -290,7 +290,7 @@ class _Generator(torch_internals.GeneratorBase):  # type: ignore[misc]
     """`torch.Generator(device="cuda")`: the CPU's, with a state of its own where the device draws as a GPU does."""
 
     def __new__(cls, device: torch.device | str | int | None = "cpu") -> _Generator:
-        made = super().__new__(cls, device=CPU)
+        made = super().__new__(cls, device=CPU)  # type: ignore[call-arg]  # the stub lacks __new__
         GENERATORS.pop(identity_of(made), None)
         if on_gpu(device):
             GENERATORS[identity_of(made)] = PhiloxState(made.initial_seed())

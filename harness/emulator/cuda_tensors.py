@@ -21,6 +21,7 @@ import torch
 from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
 from bitverdict.harness.emulator.tensor_types import KINDS, legacy_type
 from bitverdict.harness.model import torch_internals
+from bitverdict.harness.model.protocols import for_the_launcher
 from bitverdict.harness.model.torch_internals import (
     DispatchOff,
     FunctionModesOff,
@@ -30,7 +31,6 @@ from bitverdict.harness.model.torch_internals import (
     innermost,
     is_transformed,
 )
-from bitverdict.harness.model.usage import for_the_launcher
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."

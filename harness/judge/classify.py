@@ -23,7 +23,8 @@ from bitverdict.harness.judge.out_of_memory import out_of_memory
 from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.model.feature_table import OUTCOMES, resolve_feature
 from bitverdict.harness.model.paths import ROOT, is_foreign, relative, source_line
-from bitverdict.harness.model.usage import UsageError, for_the_launcher
+from bitverdict.harness.model.protocols import for_the_launcher
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 _DEVICE_SAYS = (

@@ -25,8 +25,8 @@ from bitverdict.harness.emulator.memory.global_memory import GUARD_BYTES as HOST
 from bitverdict.harness.judge.bounds_check import UNSIGNED_TYPES, Arena, Buffer, OutOfBounds, first_out_of_bounds
 from bitverdict.harness.judge.far_views import Islands, is_far, map_zeros
 from bitverdict.harness.model.case import Operand
+from bitverdict.harness.model.protocols import for_the_launcher
 from bitverdict.harness.model.torch_internals import TorchFunctionMode, is_without_bytes
-from bitverdict.harness.model.usage import for_the_launcher
 
 TORCH_DTYPES = {
     "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn,

@@ -20,8 +20,8 @@ from bitverdict.harness.model.addresses import load, load_afresh
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, Launcher
 from bitverdict.harness.model.feature_table import REMOTE_LAUNCHERS, resolve_feature
+from bitverdict.harness.model.protocols import for_the_launcher
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.usage import for_the_launcher
 
 
 def launcher_of_case(case: Case, target: Target, *, fresh_import: bool = False) -> Launcher | RemoteLauncher | None:

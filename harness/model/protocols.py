@@ -1,5 +1,5 @@
 """What rooms meet by that may not import each other: the optional questions about a case, what rides on a launch, how a worker of
-untrusted code is started, and where a run's randomness comes from.
+untrusted code is started, where a run's randomness comes from, and how a call is marked whose failure is the caller's.
 
 A feature implements one of these, and one line of a table names it (`bitverdict.harness.model.feature_table`). No room below it
 knows it by name.
@@ -23,6 +23,11 @@ ComparisonT = TypeVar("ComparisonT")
 RunT = TypeVar("RunT", contravariant=True)
 AccessT = TypeVar("AccessT", contravariant=True)
 EventT = TypeVar("EventT", contravariant=True)
+
+
+def for_the_launcher(function: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
+    """`function` called on behalf of the launcher: what it raises with these arguments is the launcher's, though we called it."""
+    return function(*args, **kwargs)
 
 
 class Check(Protocol[JudgementT, ComparisonT]):
@@ -151,4 +156,4 @@ class SeedSource(Protocol):
         """What a stored failure says of it."""
 
 
-__all__ = ["Check", "Isolation", "LaunchObserver", "LaunchProbe", "SeedSource"]
+__all__ = ["Check", "Isolation", "LaunchObserver", "LaunchProbe", "SeedSource", "for_the_launcher"]

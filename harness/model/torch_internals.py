@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any, cast
 
 import torch
+from torch._C import Generator as GeneratorBase
 from torch._decomp import core_aten_decompositions
 from torch._library import triton as _wrapped_kernels
 from torch._library.custom_ops import OPDEFS
@@ -22,9 +23,8 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 from torch.utils import _device as _default_device
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bitverdict.harness.model.usage import for_the_launcher
+from bitverdict.harness.model.protocols import for_the_launcher
 
-GeneratorBase = torch._C.Generator
 FunctionModesOff, DispatchOff = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
 no_torch_function = torch._C._disabled_torch_function_impl
 wrapper_of, negative_view = torch.Tensor._make_wrapper_subclass, torch._neg_view

@@ -1,11 +1,9 @@
-"""What a person asked that cannot be: status 2. Any other exception that reaches the command line is the harness's own failure,
-save what `for_the_launcher` let through."""
+"""What a person asked that cannot be: status 2. Any other exception that reaches the command line is the harness's own failure."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 KERNELS_NAMED = 3  # of those that are known, in a message
 
@@ -16,11 +14,6 @@ class UsageError(ValueError):
 
 class BodyError(UsageError):
     """The body of a described kernel does not keep its rule: it may depend on its draws alone. It ends a run."""
-
-
-def for_the_launcher(function: Callable, /, *args: object, **kwargs: object) -> Any:
-    """`function` called on behalf of the launcher: what it raises with these arguments is the launcher's, though we called it."""
-    return function(*args, **kwargs)
 
 
 def did_you_mean(name: object, known: Iterable[str], cutoff: float = 0.76) -> str:

@@ -28,7 +28,7 @@ from triton import knobs
 from bitverdict.harness.emulator.cuda_tensors import FOREIGN_MEMORIES, tensors_in
 from bitverdict.harness.emulator.device import LaunchOptions
 from bitverdict.harness.emulator.triton_driver import driven, emulated
-from bitverdict.harness.model.usage import for_the_launcher
+from bitverdict.harness.model.protocols import for_the_launcher
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.distant_device import DistantDevice
 from bitverdict.harness.sealed.remote.errors import ChannelClosed

@@ -34,8 +34,8 @@ from bitverdict.harness.emulator.device import Device
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, host_memory_is_short
 from bitverdict.harness.emulator.frontend.arguments import refuse_cpu_tensors
 from bitverdict.harness.model.paths import is_ours
+from bitverdict.harness.model.protocols import for_the_launcher
 from bitverdict.harness.model.torch_internals import FunctionModesOff, identity_of, name_of
-from bitverdict.harness.model.usage import for_the_launcher
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.errors import WireError
 from bitverdict.harness.sealed.remote.memory import CONSTRUCTORS, MOST_PROGRAMS, function_called, tensor_layout

@@ -23,8 +23,8 @@ import torch
 from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, tensors_in
 from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
 from bitverdict.harness.emulator.memory.provenance import launcher_line
+from bitverdict.harness.model.protocols import for_the_launcher
 from bitverdict.harness.model.torch_internals import DispatchOff, FunctionModesOff, mark
-from bitverdict.harness.model.usage import for_the_launcher
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.wire import DTYPES, Decoder, Encoder, UnencodableValueError
 
