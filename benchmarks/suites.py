@@ -69,7 +69,8 @@ EXAMINED = (
     "The first run of Liger and of 24 planted faults there lacked nvdisasm, without which 74 tests were refused; they were run "
     "again, but for 15 of cross-entropy that the budget left out.",
     "Ours, fixed since: torch has kernels of its own for the gradients of silu and mish, and takes them apart on a device that "
-    "it does not know: Liger's LlamaMLP failed in bf16.",
+    "it does not know: Liger's LlamaMLP failed in bf16. `torch.addmm` with a type for its result was refused, which its fused "
+    "linear losses take.",
     "FlagGems runs on Triton 3.6.0, nearest to its commit of those that are tried: on 3.8 a block pointer has no `element_ty`, "
     "and on 3.9 there is none. Its `LibEntry` adds what heuristics and tuning give a kernel on Triton 3.3 to 3.5 alone: from "
     "the second call on, later releases are handed too few arguments (`takes 15 arguments, 11 were given`; torch turns the same"

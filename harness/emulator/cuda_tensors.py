@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
+from bitverdict.harness.emulator.gpu_only_operators import GPU_ONLY
 from bitverdict.harness.emulator.tensor_types import KINDS, legacy_type
 from bitverdict.harness.model import torch_internals
 from bitverdict.harness.model.protocols import for_the_launcher
@@ -238,24 +239,11 @@ def _run_own_operator(own: Callable, args: tuple, kwargs: dict) -> Any:
 def _compute(func: OpOverload, args: tuple, kwargs: dict) -> Any:
     """`func` of CPU tensors. A fault that names the operator where torch has it for GPUs alone."""
     try:
-        return for_the_launcher(func, *args, **kwargs)
+        return for_the_launcher(GPU_ONLY.get(func, func), *args, **kwargs)
     except NotImplementedError as error:
         if str(error).startswith("Could not run"):
             raise unanswered_call_fault(f"torch.ops.{func}") from None
         raise
-
-
-def _histogram_of_integers(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
-    """`torch.histc` of integers, which torch's CPU lacks, as its CUDA kernel counts them: by whole numbers, the last bin closed.
-    Source: ATen, SummaryOps.cu, `getBin`."""
-    low, high = int(min), int(max)
-    if low == high and x.numel():
-        low, high = int(x.min()), int(x.max())
-    if low == high:
-        low, high = low - 1, high + 1
-    whole = x.flatten().long()
-    counted = whole[(whole >= low) & (whole <= high)]
-    return torch.bincount(((counted - low) * bins // (high - low)).clamp(max=bins - 1), minlength=bins).to(x.dtype)
 
 
 class CudaTensor(torch.Tensor):
@@ -303,8 +291,6 @@ class CudaTensor(torch.Tensor):
             return _run_own_operator(own, args, kwargs)
         if _is_made_of_others(func):
             return torch_internals.call_composite(func, *args, **kwargs)
-        if func is torch.ops.aten.histc.default and not (args[0].is_floating_point() or FOREIGN_MEMORIES):
-            return outside(_histogram_of_integers(*inside(args), **kwargs))
         if FOREIGN_MEMORIES:
             return FOREIGN_MEMORIES[-1].run(func, args, kwargs, written_places)
         if func in _COPIES and _is_negated(source := args[_COPIES[func]]):  # its bytes are those of the other sign

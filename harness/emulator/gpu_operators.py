@@ -17,6 +17,7 @@ import torch
 
 from bitverdict.harness.emulator.cuda_tensors import Watches, tensors_in
 from bitverdict.harness.emulator.device_probe import LaunchRun
+from bitverdict.harness.emulator.gpu_only_operators import PRODUCTS
 from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, zeros
 from bitverdict.harness.emulator.memory.unwritten_words import WRITTEN_MARK, AllocatedWords, UnwrittenWords
 from bitverdict.harness.model.torch_internals import OpOverload, StorageWeakRef, name_of, schema_of
@@ -42,6 +43,9 @@ class WideOperators(Watches):
     ) -> object:
         """`call()`, or what `function` gives for the same operands in fp32, rounded once."""
         if not any(tensor.dtype in NARROW_TYPES for tensor in tensors_in((args, kwargs))) or not _computes(function):
+            return call()
+        if function in PRODUCTS:
+            self.computed += 1
             return call()
         if torch.Tag.nondeterministic_seeded in function.tags:
             self.left[f"{name_of(function)}: draws random numbers"] += 1

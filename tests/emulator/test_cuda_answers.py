@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.emulator.gpu_operators import WideOperators
 
 
 def test_memory_is_what_tensors_of_the_device_hold() -> None:
@@ -61,6 +63,40 @@ def test_integers_have_a_histogram(values: list[int], bins: int, low: int, high:
     with emulated("sm_90"):
         counts = torch.histc(torch.tensor(values, device="cuda", dtype=torch.int32), bins=bins, min=low, max=high)
     assert counts.tolist() == expected and counts.dtype is torch.int32 and counts.is_cuda
+
+
+_PRODUCTS: dict[str, Callable] = {
+    "mm": lambda c, a, b, **named: torch.mm(a, b, **named),
+    "bmm": lambda c, a, b, **named: torch.bmm(a[None], b[None], **named),
+    "addmm": lambda c, a, b, **named: torch.addmm(c, a, b, alpha=0.5, **named),
+    "baddbmm": lambda c, a, b, **named: torch.baddbmm(c[None], a[None], b[None], beta=2, **named),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("watches", [(), (WideOperators(),)])
+@pytest.mark.parametrize("name", _PRODUCTS)
+def test_a_product_with_a_type_for_its_result_is_not_rounded_to_its_operands(name: str, watches: tuple, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    c, a, b = (torch.randn(shape, generator=generator).to(dtype) for shape in ((5, 7), (5, 9), (9, 7)))
+    product = _PRODUCTS[name]
+    unrounded = product(c.float(), a.float(), b.float())
+    with emulated("sm_90", options=LaunchOptions(watches=watches)):
+        c, a, b = c.cuda(), a.cuda(), b.cuda()
+        out, held = torch.empty_like(unrounded, device="cuda"), torch.empty(0, device="cuda")
+        for result in (
+            product(c, a, b, out_dtype=torch.float32),
+            product(c.float(), a, b, out_dtype=torch.float32),
+            product(c, a, b, out_dtype=torch.float32, out=out),
+            product(c, a, b, out_dtype=torch.float32, out=held),
+            out,
+            held,
+        ):
+            assert result.is_cuda and torch.equal(result.cpu(), unrounded)
+        assert torch.equal(product(c, a, b, out_dtype=dtype).cpu(), unrounded.to(dtype))
+        with pytest.raises(RuntimeError, match="out_dtype must be the same as input dtype or fp32"):
+            product(c, a, b, out_dtype=torch.float64)
+    assert not any(watch.left for watch in watches)
 
 
 def test_an_operator_of_gpus_alone_is_not_answered() -> None:
