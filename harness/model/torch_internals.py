@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Any, cast
 
@@ -147,11 +148,31 @@ def custom_function_of(operator: OpOverload) -> Callable[..., Any] | None:
     return functions.get("cuda", functions.get(None))
 
 
+def count_attribute_tensors(module: torch.nn.Module) -> int:
+    """Tensors that `module` and those below it hold as attributes, or in collections there, beside parameters and buffers."""
+    attributes = [item for each in module.modules() for item in vars(each).items()]
+    return sum(_count_tensors(value) for name, value in attributes if name not in ("_parameters", "_buffers"))
+
+
+def _count_tensors(value: object, depth: int = 4) -> int:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    return int(isinstance(value, torch.Tensor)) + (sum(_count_tensors(part, depth - 1) for part in parts) if depth else 0)
+
+
+COUNT_ATTRIBUTE_TENSORS = count_attribute_tensors.__name__  # as it is asked of a module in another process
+
+
+def method_of(module: object, name: str) -> Callable[..., Any]:
+    """What answers `name` there, which another process asks of `module`."""
+    return partial(count_attribute_tensors, module) if name == COUNT_ATTRIBUTE_TENSORS else getattr(module, name)
+
+
 __all__ = [
-    "BACKWARD_ENGINE", "CUDA_START", "FACTORIES", "RUNTIME_CALLS", "STRIDED_ALLOCATION", "TRACING_START", "BackwardCFunction",
-    "DispatchOff", "FakeTensorMode", "FunctionModesOff", "GeneratorBase", "Library", "OpOverload", "OpOverloadPacket",
-    "StorageWeakRef", "TorchDispatchMode", "TorchFunctionMode", "are_transforms_active", "call_composite", "call_under",
-    "call_whole", "composition_of", "core_aten_decompositions", "custom_function_of", "default_device", "exchange", "identity_of",
-    "innermost", "is_composite", "is_taken_apart", "is_transformed", "is_without_bytes", "mark", "name_of", "negative_view",
-    "no_torch_function", "operator_called", "schema_of", "wrapper_of",
+    "BACKWARD_ENGINE", "COUNT_ATTRIBUTE_TENSORS", "CUDA_START", "FACTORIES", "RUNTIME_CALLS", "STRIDED_ALLOCATION",
+    "TRACING_START", "BackwardCFunction", "DispatchOff", "FakeTensorMode", "FunctionModesOff", "GeneratorBase", "Library",
+    "OpOverload", "OpOverloadPacket", "StorageWeakRef", "TorchDispatchMode", "TorchFunctionMode", "are_transforms_active",
+    "call_composite", "call_under", "call_whole", "composition_of", "core_aten_decompositions", "count_attribute_tensors",
+    "custom_function_of", "default_device", "exchange", "identity_of", "innermost", "is_composite", "is_taken_apart",
+    "is_transformed", "is_without_bytes", "mark", "method_of", "name_of", "negative_view", "no_torch_function", "operator_called",
+    "schema_of", "wrapper_of",
 ]  # fmt: skip

@@ -56,6 +56,36 @@ def test_a_right_candidate_passes_and_a_wrong_one_fails(tmp_path: Path) -> None:
     assert "rows that zeros fill from 200 up to 256" in found.details["cause"], found.details
 
 
+_CONSTRUCTED = "self.norm = nn.LayerNorm(features)"
+_FOLDED = f"{_CONSTRUCTED}; self.folded = [self.norm.weight.detach() * 1, self.norm.bias.detach() * 1]"
+_OWN = "self.norm = nn.Module(); self.norm.eps = 1e-5; self.w = nn.Parameter(torch.ones(features)); self.b = torch.zeros(features)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "passes"),
+    [
+        ({}, True),
+        ({"rstd * w + b": "rstd"}, False),
+        ({"rstd * w + b": "rstd * w"}, False),
+        ({"rstd * w + b": "rstd + b"}, False),
+        ({_CONSTRUCTED: "self.norm = nn.LayerNorm(features, elementwise_affine=False)",
+          "norm.weight, norm.bias": "x, x", "rstd * w + b": "rstd"}, False),
+        ({_CONSTRUCTED: _FOLDED, "norm.weight, norm.bias": "*[each.to(x.device) for each in self.folded]"}, True),
+        ({_CONSTRUCTED: _OWN, "norm.weight, norm.bias": "self.w, self.b.to(x.device)"}, True),
+        ({_CONSTRUCTED: _OWN, "norm.weight, norm.bias": "self.w, self.b.to(x.device)", "rstd * w + b": "rstd * w + 1"}, False),
+    ],
+)  # fmt: skip
+def test_weights_that_begin_as_ones_and_zeros_are_drawn(changes: dict[str, str], passes: bool, tmp_path: Path) -> None:
+    """For a candidate that has no tensors beside them: others may be made of them when it is constructed, and stay as they were."""
+    text_of_it = (HERE / "candidates" / "layer_norm.py").read_text()
+    for old, new in changes.items():
+        text_of_it = replaced_once(text_of_it, old, new, "layer_norm")
+    candidate = tmp_path / "candidate.py"
+    candidate.write_text(text_of_it)
+    found = _judged(HERE / "problems" / "layer_norm.py", candidate)
+    assert (found.decision is Decision.PASS) == passes and found.decision in (Decision.PASS, Decision.FAIL), found.message
+
+
 def test_the_order_of_a_candidates_sum_is_recovered() -> None:
     contract = contract_of(str(HERE / "problems" / "sum_over_dimension.py"))
     launcher = f"{HERE / 'candidates' / 'sum_over_dimension.py'}:ModelNew"

@@ -158,8 +158,8 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def model_on_gpu(text: str, directory: Path) -> Verdict:
-    (problem := directory / "problem.py").write_text(PROBLEM)
+def model_on_gpu(text: str, directory: Path, problem_text: str = PROBLEM) -> Verdict:
+    (problem := directory / "problem.py").write_text(problem_text)
     (file := directory / "candidate.py").write_text(text)
     contract = contract_of(str(problem))
     case = replace(contract.required(GPU)[0], launcher=f"{file}:ModelNew", sealed=True, calls=3)
@@ -172,6 +172,17 @@ def test_on_a_gpu_a_model_stays_there_and_its_weights_go_over(tmp_path: Path) ->
     assert (verdict.decision, verdict.words) == (Decision.PASS, 3 * 640), verdict
     wrong = model_on_gpu(MODEL_NEW.replace("self.scale, y", "torch.ones_like(self.scale), y"), tmp_path)
     assert (wrong.decision, wrong.outcome) == (Decision.FAIL, Outcome.WRONG_MATHEMATICS), wrong
+
+
+def test_on_a_gpu_weights_of_ones_are_drawn_unless_the_model_has_others_of_its_own(tmp_path: Path) -> None:
+    ones = PROBLEM.replace("torch.randn(rows, 1)", "torch.ones(rows, 1)")
+    left_out = MODEL_NEW.replace("self.scale, y", "torch.ones_like(self.scale), y")
+    own = left_out.replace("super().__init__()", "super().__init__(); self.folded = [torch.ones(rows)]")
+    for name, text, decision in (
+        ("right", MODEL_NEW, Decision.PASS), ("left_out", left_out, Decision.FAIL), ("own", own, Decision.PASS)
+    ):  # fmt: skip
+        (directory := tmp_path / name).mkdir()
+        assert model_on_gpu(text, directory, ones).decision is decision
 
 
 def test_on_a_gpu_gradients_are_asked_of_the_candidates_process(tmp_path: Path) -> None:

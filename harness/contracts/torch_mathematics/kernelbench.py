@@ -2,8 +2,10 @@
 
 A problem's contract is found by its path (`address_of`). A case is the numbers of the problem (`problem_file`) and a seed. Both
 models are constructed from it alike, as KernelBench does. `ModelNew` is given the parameters of `Model` where it has some of the
-same names and shapes. The outputs are held to the mathematics of `Model.forward`: its ATen operators, in float64 and with the bound
-of an fp32 implementation.
+same names and shapes. Those that `Model` begins with at one value, as a normalisation its weight of ones, are drawn for both: else
+a kernel that left them out would be right. A `ModelNew` with tensors of its own, which it may have made of such parameters, has
+them as they were constructed (`KernelBenchContract.recorded`). The outputs are held to the mathematics of `Model.forward`: its ATen
+operators, in float64 and with the bound of an fp32 implementation.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +24,13 @@ from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.oracle.shared_mathematics import decode_operand
 from bitverdict.harness.contracts.torch_mathematics.graph import reference_of
 from bitverdict.harness.contracts.torch_mathematics.operators.rules import NoRule
-from bitverdict.harness.contracts.torch_mathematics.problem_file import Problem, ProblemFile, seed_torch
+from bitverdict.harness.contracts.torch_mathematics.problem_file import WEIGHT, Problem, ProblemFile, seed_torch, state_of
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, UndecidedCase
 from bitverdict.harness.model.launcher_limits import nearest
 from bitverdict.harness.model.mathematics import Mathematics
+from bitverdict.harness.model.torch_internals import COUNT_ATTRIBUTE_TENSORS, count_attribute_tensors
 from bitverdict.harness.model.usage import UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 FORMATS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int64: "int64", torch.int32: "int32",
            torch.bool: "bool", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8"}  # fmt: skip
-WEIGHT = "weight "  # before the name of a parameter or a buffer: the name of its operand
+OWN_TENSORS = "own tensors"  # in a launch's record: `ModelNew` has some, so it was not given the parameters that are drawn
 MOST_ELEMENTS = 1 << 16  # of one input or result on an emulated GPU
 SMALL_NUMBER = 8  # numbers up to here are windows, strides, groups: they are left as they are, or made smaller
 SIZES = (64, 33, 128, 17, 1, 70)  # that the required cases give to the larger numbers
@@ -51,6 +55,7 @@ class KernelBenchContract(Contract):
         fields: Any = [(name, int, value) for name, value in self.file.numbers]
         self.sizes: Callable[..., Any] = dataclasses.make_dataclass("Sizes", fields, frozen=True)  # the problem of a case
         self._candidate: Any = None  # of the first call of a case
+        self._takes_drawn = True  # whether it was given the parameters that are drawn
 
     # which cases
     def cases(self, target: Target) -> SearchStrategy[Case]:
@@ -112,7 +117,7 @@ class KernelBenchContract(Contract):
         """`case` as `ModelNew` is asked it; None where its attribute `requires` does not take the numbers."""
         if nearest(launcher, vars(case.problem)) is None:
             return None
-        return dataclasses.replace(case, launcher=launcher)
+        return replace(case, launcher=launcher)
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         if self.allows(vars(case.problem), target):
@@ -126,9 +131,10 @@ class KernelBenchContract(Contract):
     def operands(self, case: Case) -> list[Operand]:
         problem = self.problem_of(case)
         inputs = {f"input {place}": each for place, each in enumerate(problem.inputs(case.data_seed))}
+        state = state_of(problem.model(case.data_seed))
         return [
             Operand(name=name, format=_format(name, tensor), codes=_codes(tensor))
-            for name, tensor in {**inputs, **_state(problem.model(case.data_seed))}.items()
+            for name, tensor in {**inputs, **state, **problem.drawn_state(case.data_seed)}.items()
             if isinstance(tensor, torch.Tensor)
         ]
 
@@ -139,16 +145,21 @@ class KernelBenchContract(Contract):
             given = problem.init_inputs(case.data_seed)
             with seed_torch(case.data_seed + 1):
                 self._candidate = launcher(*given)
+            self._takes_drawn = not problem.drawn_state(case.data_seed) or not _holds_tensors_of_its_own(self._candidate, tensors)
         candidate = self._candidate
         inputs = [tensors.get(f"input {place}", each) for place, each in enumerate(problem.inputs(case.data_seed))]
         device = next((each.device for each in tensors.values()), torch.device("cuda"))
         candidate = candidate.to(device).eval()
+        drawn = frozenset() if self._takes_drawn else problem.drawn_state(case.data_seed).keys()
         with torch.no_grad():
-            for name, held in _state(candidate).items():
-                if name in tensors and held.shape == tensors[name].shape:
+            for name, held in state_of(candidate).items():
+                if name in tensors and name not in drawn and held.shape == tensors[name].shape:
                     held.copy_(tensors[name])
             outputs = _output_list(candidate(*inputs))
         return dict(zip(_output_names(len(outputs)), outputs, strict=True))
+
+    def recorded(self, case: Case) -> dict[str, Any]:
+        return {} if self._takes_drawn else {OWN_TENSORS: True}
 
     def declared(self, case: Case) -> frozenset[str] | None:
         return frozenset()
@@ -157,7 +168,7 @@ class KernelBenchContract(Contract):
         """`Model.forward` as a reference of `operands`, and the outputs that torch gives. NoRule where an operator has none."""
         problem, names = self.problem_of(case), list(operands)
         model, inputs = problem.model(case.data_seed), problem.inputs(case.data_seed)
-        tensors = {**{f"input {place}": tensor for place, tensor in enumerate(inputs)}, **_state(model)}
+        tensors = {**{f"input {place}": tensor for place, tensor in enumerate(inputs)}, **state_of(model)}
 
         def forward(*given: torch.Tensor) -> Any:
             by_name = dict(zip(names, given, strict=True))
@@ -174,6 +185,10 @@ class KernelBenchContract(Contract):
 
         try:
             reference, eager_outputs = self._reference(case, operands)
+            drawn = self.problem_of(case).drawn_state(case.data_seed)
+            if drawn and recorded.get(OWN_TENSORS):
+                state = state_of(self.problem_of(case).model(case.data_seed))
+                operands = {**operands, **{name: replace(operands[name], codes=_codes(state[name])) for name in drawn}}
             found = trace(reference, [(tensor.format, tensor.codes) for tensor in operands.values()], arch=target.arch)
         except (NoRule, Untraceable) as missing:
             raise UndecidedCase(f"the problem's Model cannot be traced: {missing}") from None
@@ -203,10 +218,12 @@ class KernelBenchContract(Contract):
         return {"target": target.name, "schedule": case.schedule_kind, **vars(case.problem)}
 
 
-def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by the names of their operands."""
-    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {f"{WEIGHT}{name}": each.detach() for name, each in held.items()}
+def _holds_tensors_of_its_own(candidate: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> bool:
+    """Whether `candidate`, which may lie in another process, has tensors beside those of the same names and shapes in `tensors`."""
+    if any(name not in tensors or tensors[name].shape != each.shape for name, each in state_of(candidate).items()):
+        return True
+    count_there = getattr(candidate, COUNT_ATTRIBUTE_TENSORS, None)
+    return bool(count_there() if count_there is not None else count_attribute_tensors(candidate))
 
 
 def _output_names(count: int) -> list[str]:

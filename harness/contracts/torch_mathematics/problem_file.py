@@ -19,6 +19,7 @@ import torch
 
 from bitverdict.harness.model.usage import UsageError
 
+WEIGHT = "weight "  # before the name of a parameter or a buffer: the name of its operand
 NAMES = ("Model", "get_inputs", "get_init_inputs")
 Numbers = tuple[tuple[str, int], ...]
 """The whole numbers of a problem by name, in the order of the file."""
@@ -74,10 +75,28 @@ class Problem:
         with seed_torch(seed + 1):
             return self.module.Model(*given).eval()
 
+    def drawn_state(self, seed: int) -> dict[str, torch.Tensor]:
+        """What stands for those parameters, and statistics of batches, that `Model` begins with at one value: up to half of it
+        more or less, or of 1 where it is 0."""
+        model = self.model(seed)
+        fixed = {f"{WEIGHT}{name}" for name, _ in model.named_buffers() if not name.endswith(("running_mean", "running_var"))}
+        with seed_torch(seed + 3):
+            return {
+                name: each + (torch.rand(each.shape) - 0.5).to(each.dtype) * torch.where(each == 0, 1, each)
+                for name, each in state_of(model).items()
+                if name not in fixed and each.is_floating_point() and each.numel() and bool((each == each.flatten()[0]).all())
+            }
+
     def inputs(self, seed: int) -> list[Any]:
         """Tensors and other values that `forward` is called with."""
         with seed_torch(seed + 2):
             return list(self.module.get_inputs())
+
+
+def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by the names of their operands."""
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {f"{WEIGHT}{name}": each.detach() for name, each in held.items()}
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.judge.guarded_buffers import Poison
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.torch_internals import COUNT_ATTRIBUTE_TENSORS
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.sealed.candidate.arrays import channel_of, receive, send
 from bitverdict.harness.sealed.candidate.claims import MOST_LINES
@@ -171,6 +172,13 @@ class GpuObject:
     def eval(self) -> GpuObject:
         self._launcher.call((), {}, self._number, "eval")
         return self
+
+    def count_attribute_tensors(self) -> int:
+        count = self._launcher.call((), {}, self._number, COUNT_ATTRIBUTE_TENSORS)
+        with _honest():
+            if type(count) is not int:
+                raise WireError(f"{COUNT_ATTRIBUTE_TENSORS} of no number")
+        return count
 
     def named_parameters(self) -> Mapping[str, Tensor]:
         """By their names; likewise `named_buffers`."""

@@ -19,7 +19,7 @@ from bitverdict.harness.emulator.autotuner_choices import apply_tuning
 from bitverdict.harness.emulator.cuda_tensors import tensors_in
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations
 from bitverdict.harness.judge.launched_instructions import remember, watch_launches
-from bitverdict.harness.model.torch_internals import TorchDispatchMode, schema_of
+from bitverdict.harness.model.torch_internals import COUNT_ATTRIBUTE_TENSORS, TorchDispatchMode, method_of, schema_of
 from bitverdict.harness.sealed.candidate.arrays import LIMITS, receive, send
 from bitverdict.harness.sealed.candidate.candidate import LoadedCandidate
 from bitverdict.harness.sealed.candidate.description import describe_launcher
@@ -49,7 +49,7 @@ class OperatorCounter(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-METHODS = ("to", "eval", "named_parameters", "named_buffers")
+METHODS = ("to", "eval", "named_parameters", "named_buffers", COUNT_ATTRIBUTE_TENSORS)
 """What may be called of an object that a candidate constructed, beside itself."""
 EnterDevice = Callable[[torch.device], AbstractContextManager[Any]]
 
@@ -106,7 +106,7 @@ class _GpuState:
         """What the launcher returns, or a method of an object that it returned before."""
         function = launcher if request["object"] is None else self.objects[request["object"]]
         if (method := request["method"]) in METHODS:
-            function = getattr(function, method)
+            function = method_of(function, method)
         args, kwargs = decoder(request["args"]), decoder(request["kwargs"])
         if state := decoder(request["state"]):
             held = {**dict(function.named_parameters()), **dict(function.named_buffers())}

@@ -29,6 +29,7 @@ from bitverdict.harness.emulator.cuda_tensors import FOREIGN_MEMORIES, tensors_i
 from bitverdict.harness.emulator.device import LaunchOptions
 from bitverdict.harness.emulator.triton_driver import driven, emulated
 from bitverdict.harness.model.protocols import for_the_launcher
+from bitverdict.harness.model.torch_internals import method_of
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.distant_device import DistantDevice
 from bitverdict.harness.sealed.remote.errors import ChannelClosed
@@ -113,7 +114,7 @@ class _Candidate:
     def _call(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
         function = self.objects[request["object"]]
         if request["method"]:
-            function = getattr(function, request["method"])
+            function = method_of(function, request["method"])
         with self._enter_device(request) as device, _random(request, decode, encode) as random, _compilations() as compilations:
             args, kwargs = decode(request["args"]), decode(request["kwargs"])
             with torch.set_grad_enabled(request["gradients"]):

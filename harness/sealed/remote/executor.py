@@ -24,13 +24,17 @@ from bitverdict.harness.emulator.autotuner_choices import TuningChoice
 from bitverdict.harness.emulator.cuda_runtime import entered_device
 from bitverdict.harness.emulator.cuda_tensors import CudaTensor, tensors_in
 from bitverdict.harness.emulator.device import Device
+from bitverdict.harness.model.torch_internals import COUNT_ATTRIBUTE_TENSORS
 from bitverdict.harness.sealed.remote.candidate import PLAIN_TYPES
 from bitverdict.harness.sealed.remote.candidate_service import CandidateService
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.errors import CLAIMABLE, CandidateGone, CandidateRaised, ChannelClosed, WireError
 from bitverdict.harness.sealed.remote.wire import Decoder, Encoder, UnencodableValueError, listing, text, whole_number
 
-METHODS = ("to", "eval", "train", "cuda", "requires_grad_", "named_parameters", "named_buffers", "parameters", "buffers")
+METHODS = (
+    "to", "eval", "train", "cuda", "requires_grad_", "named_parameters", "named_buffers", "parameters", "buffers",
+    COUNT_ATTRIBUTE_TENSORS,
+)  # fmt: skip
 """What may be called of an object of the candidate's, beside itself."""
 MOST_CHOICES = 4096
 
