@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 
 import numpy as np
 
@@ -49,13 +50,31 @@ class Instruction:
             with np.errstate(all="ignore"):
                 return self.function(*(operand.reshape(-1) for operand in operands)).reshape(first.shape)
         shape = np.broadcast_shapes(*(operand.shape for operand in operands))
-        flat = [np.broadcast_to(operand, shape).reshape(-1) for operand in operands]  # (elements,) each
-        found: np.ndarray = np.empty(flat[0].shape, self.dtype)  # (elements,)
+        operands_once = [_without_repeats(np.broadcast_to(operand, shape)) for operand in operands]
         with np.errstate(all="ignore"):
-            for start in range(0, len(found), BLOCK):
-                block = slice(start, start + BLOCK)
-                found[block] = self.function(*(operand[block] for operand in flat))
-        return found.reshape(shape)
+            return np.broadcast_to(self._by_blocks(operands_once), shape)
+
+    def _by_blocks(self, operands: list[np.ndarray]) -> np.ndarray:
+        """The result words of `operands`, whose axes have one length or are of one word, a block at a time."""
+        shape = np.broadcast_shapes(*(operand.shape for operand in operands))
+        count = shape[0]
+        block = BLOCK if all(operand.size > 1 for operand in operands) else 8 * BLOCK  # of one word less is worked on
+        if (size := prod(shape)) <= block:
+            return self.function(*operands)
+        if count == 1:
+            return self._by_blocks([operand[0] for operand in operands])[None]
+        results: np.ndarray = np.empty(shape, self.dtype)
+        step = max(block * count // size, 1)
+        for start in range(0, count, step):
+            results[start : start + step] = self._by_blocks(
+                [each if len(each) == 1 else each[start : start + step] for each in operands]
+            )
+        return results
+
+
+def _without_repeats(operand: np.ndarray) -> np.ndarray:
+    """`operand` with one word along each axis that repeats it."""
+    return operand[tuple(slice(None) if stride else slice(1) for stride in operand.strides)]
 
 
 def _ex2(x: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -231,3 +232,13 @@ def test_a_range_of_results_is_digested_in_order() -> None:
     found = results("rcp_approx_ftz_f32", operands("rcp_approx_ftz_f32", 0x3F80)[0])
     assert [hex(word) for word in found[:2]] == ["0x3f800000", "0x3f7ffffe"]
     assert zlib.crc32(found.astype("<u4").tobytes()) == KEPT["rcp_approx_ftz_f32"][0x3F80]
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_words_that_an_axis_repeats_give_those_of_each(name: str) -> None:
+    """What is the same along an axis is computed once: of rows, of all of an array, and beside an operand that differs."""
+    instruction = INSTRUCTIONS[name]
+    words = np.random.default_rng(3).integers(0, np.iinfo(instruction.dtype).max, (70, 300), instruction.dtype, endpoint=True)
+    views = words, words.T.copy().T, np.broadcast_to(words[:, :1], words.shape), np.broadcast_to(words[:1, :1], words.shape)
+    for given in product(views, repeat=instruction.operands):
+        assert np.array_equal(instruction(*given), instruction(*map(np.ascontiguousarray, given)))

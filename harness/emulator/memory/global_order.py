@@ -382,16 +382,20 @@ class GlobalOrder:
     def _hold_threads(self, access: Access, events: np.ndarray, does: str, did: str) -> None:
         """A race with an event of the same agent since the last barrier, if another thread of it made that."""
         agent = access.agent
+        is_one = events[0] == events[-1] and (events == events[0]).all()
         near = (events >= agent.segment) & (self.slots.take(events) == agent.slot)
-        for event in np.unique(events[near]).tolist():
+        for event in (events[:1][near[:1]] if is_one else np.unique(events[near])).tolist():
             earlier_access = self.traces.get(event)
             if earlier_access is None:
                 continue
             lanes = np.flatnonzero(near & (events == event))
-            there = _elements_at(earlier_access, access.places[lanes])
             in_warps = event < agent.warp_segment or did == "reads"  # a warp has read for all its threads before one of it writes
-            mine, theirs = self._threads(access, lanes // access.times), self._threads(earlier_access, there)
-            differ = _differ_in_group(mine, theirs, self.warp if in_warps else 1)
+            if is_one and self._has_same_threads(access, earlier_access):
+                differ = np.zeros(lanes.size, np.bool_)
+            else:
+                there = _elements_at(earlier_access, access.places[lanes])
+                mine, theirs = self._threads(access, lanes // access.times), self._threads(earlier_access, there)
+                differ = _differ_in_group(mine, theirs, self.warp if in_warps else 1)
             for side_access in (access, earlier_access):
                 copies = self._copies(side_access)
                 if not _differ_in_group(0, copies, self.warp if in_warps else 1):
@@ -402,6 +406,21 @@ class GlobalOrder:
                     self.notes.add(Note(Advice.REDUNDANT_LOAD, side_access.op.location))
             if differ.any():
                 self._race(access, int(lanes[differ.argmax()]), event, does, did, threads=True)
+
+    def _has_same_threads(self, access: Access, earlier_access: Access) -> bool:
+        """Whether the same neighbours are touched element by element as `earlier_access` did, each by the same thread."""
+        index, other = access.index, earlier_access.index
+        are_neighbours = isinstance(index, slice) and isinstance(other, slice) and index == other
+        if (
+            not are_neighbours
+            or access.times != earlier_access.times
+            or access.inside is not None
+            or earlier_access.inside is not None
+            or access.kind in ASYNC
+            or earlier_access.kind in ASYNC
+        ):
+            return False
+        return np.array_equal(self.owners_of(access.op).threads, self.owners_of(earlier_access.op).threads)
 
     def _threads(self, access: Access, elements: np.ndarray) -> np.ndarray:
         """The thread that touches each of `elements`."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 _PAGE_BITS = 14
 _PAGE = 1 << _PAGE_BITS  # bytes
+FEW_ELEMENTS = 1 << 10  # elements, which are computed sooner than it is found out which are the same
+_FEW_PAGES = 64  # looked at one by one
 _COLUMNS = [*((name, np.int64) for name in ("address", "word", "low", "high", "size")), ("is_integer", np.bool_)]
 _WORDS = np.dtype(_COLUMNS, align=True)
 
@@ -21,7 +24,17 @@ class Enclosure:
     high: np.ndarray
 
     def join(self, low: np.ndarray, high: np.ndarray) -> Enclosure:
+        if self.low.size > FEW_ELEMENTS and 0 in low.strides and 0 in self.low.strides and self.low.shape == low.shape:
+            sides = [without_repeats(*pair) for pair in ((self.low, low), (self.high, high))]
+            return Enclosure(*(np.broadcast_to(run(*each), low.shape) for run, each in zip((np.minimum, np.maximum), sides)))
         return Enclosure(np.minimum(self.low, low), np.maximum(self.high, high))
+
+
+def without_repeats(*arrays: np.ndarray) -> Any:
+    """`arrays` of one shape with one element along each axis along which all repeat theirs; one array alone by itself."""
+    repeated = [not any(strides) for strides in zip(*(each.strides for each in arrays), strict=True)]
+    place = tuple(slice(1) if each else slice(None) for each in repeated)
+    return arrays[0][place] if len(arrays) == 1 else [each[place] for each in arrays]
 
 
 class EnclosedMemory:
@@ -65,8 +78,8 @@ class EnclosedMemory:
 
     def forget(self, address: np.ndarray, size: int) -> None:
         """Forget each word of which a byte of the `size` at any of `address` is part."""
-        if self:
-            numbers = self._numbers(np.asarray(address), size).reshape(-1)
+        if not self._is_free(address := np.asarray(address), size):
+            numbers = self._numbers(address, size).reshape(-1)
             if numbers.any():
                 self._clear(_distinct(numbers))
 
@@ -99,7 +112,7 @@ class EnclosedMemory:
 
     def enclosure_at(self, address: np.ndarray, word: np.ndarray, size: int, is_integer: bool = False) -> Enclosure | None:
         """What may lie at `address` (...) that holds the keys `word`; None where all of it is exact."""
-        if not self:
+        if self._is_free(address, 1):
             return None
         numbers = self._numbers(address, 1)[..., 0]
         if not numbers.any():
@@ -114,12 +127,26 @@ class EnclosedMemory:
     def overlaps(self, address: np.ndarray, size: int, is_integer: bool | None = None) -> bool:
         """Whether a byte of the `size` at any of `address` is part of an enclosed word; of another one than those that lie there as
         words of that size, of integers or not as `is_integer` says, unless it is None."""
+        if self._is_free(address, size):
+            return False
         numbers = self._numbers(address, size)
         if is_integer is None or not numbers.any():
             return bool(numbers.any())
         found = self._words[numbers]
         alike = (found["address"] == address[..., None]) & (found["size"] == size) & (found["is_integer"] == is_integer)
         return bool(((numbers > 0) & ~alike).any())
+
+    def _is_free(self, address: np.ndarray, size: int) -> bool:
+        """Whether no byte from the lowest of `address` to the `size` at the highest is part of a word; False where they lie far
+        apart, too."""
+        if not self or not address.size:
+            return True
+        lowest, past = int(address.min()), int(address.max()) + size
+        pages = range(lowest >> _PAGE_BITS, (past - 1 >> _PAGE_BITS) + 1)
+        if len(pages) >= _FEW_PAGES:
+            return False
+        rows = ((page << _PAGE_BITS, self._rows.get(page, 0)) for page in pages)
+        return not any(row and self._table[row, max(lowest - start, 0) : past - start].any() for start, row in rows)
 
     def _between(self, first: int, end: int) -> np.ndarray:
         """The numbers of the words from address `first` up to `end`."""
@@ -143,7 +170,7 @@ class EnclosedMemory:
             return table[:0].reshape(-1, size), slice(None)
         lowest, highest = int(address.min()), int(address.max()) + size - 1
         pages = range(lowest >> _PAGE_BITS, (highest >> _PAGE_BITS) + 1)
-        if len(pages) < 64:
+        if len(pages) < _FEW_PAGES:
             rows = [self._rows.get(page, 0) for page in pages]
             follow = rows == list(range(rows[0], rows[0] + len(rows)))
             if follow and highest - lowest + 1 == address.size * size and (np.diff(address.reshape(-1)) == size).all():

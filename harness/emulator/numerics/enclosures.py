@@ -26,7 +26,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.faults import NotModelled
-from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory, Enclosure
+from bitverdict.harness.emulator.numerics.enclosed_memory import FEW_ELEMENTS, EnclosedMemory, Enclosure, without_repeats
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
 
 if TYPE_CHECKING:
@@ -44,17 +44,21 @@ INTEGER_KINDS = "ib"  # kinds of NumPy's types whose words are integers or truth
 def keys(words: np.ndarray) -> np.ndarray:
     """(...) int64 keys of `words`: floats (fp32 and fp64 as such, narrower formats as their codes), signed integers or truths."""
     words = np.asarray(words)
+    if words.size > FEW_ELEMENTS and 0 in words.strides:
+        return np.broadcast_to(keys(without_repeats(words)), words.shape)
     if words.dtype.kind in INTEGER_KINDS:
         return words.astype(np.int64)
     signed = words.view(f"i{words.itemsize}")
     return (signed ^ ((signed >> (8 * words.itemsize - 1)) & np.iinfo(signed.dtype).max)).astype(np.int64)
 
 
-def words_of(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The words of type `dtype` whose keys are `found`."""
+def words_of(word_keys: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The words of type `dtype` whose keys are `word_keys`."""
+    if word_keys.size > FEW_ELEMENTS and 0 in word_keys.strides:
+        return np.broadcast_to(words_of(without_repeats(word_keys), dtype), word_keys.shape)
     if dtype.kind in INTEGER_KINDS:
-        return found.astype(dtype)
-    signed = found.astype(f"i{dtype.itemsize}")
+        return word_keys.astype(dtype)
+    signed = word_keys.astype(f"i{dtype.itemsize}")
     return (signed ^ ((signed >> (8 * dtype.itemsize - 1)) & np.iinfo(signed.dtype).max)).view(dtype)
 
 
