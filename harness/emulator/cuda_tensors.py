@@ -158,6 +158,15 @@ class AllocatedBytes:
 MEMORY = AllocatedBytes()
 
 
+class OperatorCount:
+    """How many operators of torch have run on tensors of the emulated GPU."""
+
+    count = 0
+
+
+OPERATORS = OperatorCount()
+
+
 class Allocation:
     """What one tensor of the emulated GPU keeps alive; a tensor itself may have no weak reference (`torch.utils.swap_tensors`)."""
 
@@ -283,6 +292,7 @@ class CudaTensor(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: OpOverload, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
+        OPERATORS.count += 1
         if torch.is_inference_mode_enabled() and func.is_view and not args[0].is_inference():
             with torch.inference_mode(False):  # a view of an ordinary tensor is one too, and shares its version
                 return cls.__torch_dispatch__(func, types, args, kwargs)

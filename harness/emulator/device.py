@@ -21,6 +21,7 @@ from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
 from bitverdict.harness.emulator.cuda_tensors import (
     ACTIVE_WATCHES,
+    OPERATORS,
     Watches,
     WatchGroup,
     allocations,
@@ -34,7 +35,7 @@ from bitverdict.harness.emulator.execution.cta_state import LaunchContext
 from bitverdict.harness.emulator.execution.interleaved_programs import Programs
 from bitverdict.harness.emulator.execution.program_batches import FEW_PROGRAMS, run_in_batches
 from bitverdict.harness.emulator.execution.real_launch import RealProbe
-from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, TooLarge
 from bitverdict.harness.emulator.frontend import kept_translations
 from bitverdict.harness.emulator.frontend.access_widths import Access, accesses, ptx_version
 from bitverdict.harness.emulator.frontend.arguments import bytes_of, flatten
@@ -171,6 +172,7 @@ class Device:
         self._hangs: dict[tuple[str, str], None] = {}
         self._advice: set[Note] = set()
         self._ticks = 0
+        self.benchmarks = 0  # that ran once (`benchmark_runs`)
         self.step_limit = options.step_limit or STEP_LIMIT
 
     def __repr__(self) -> str:
@@ -215,9 +217,10 @@ class Device:
             yield from given().items() if callable(given) else ((f"reachable tensor {number}", given),)
 
     def tick(self) -> float:
-        """The time in milliseconds, by what was launched: it grows with each launch and each call, and means nothing."""
+        """The time in milliseconds, by launches and operators of torch: it grows with each of them and each call, and means
+        nothing."""
         self._ticks += 1
-        return LAUNCH * len(self.launches) + 1e-3 * self._ticks
+        return LAUNCH * (len(self.launches) + OPERATORS.count) + 1e-3 * self._ticks
 
     @property
     def advice(self) -> list[str]:
@@ -400,7 +403,7 @@ class Device:
     ) -> None:
         check_grid(grid)
         if prod(grid) > MOST_PROGRAMS:
-            raise EmulatedFault("not modelled", f"a grid of {prod(grid)} programs: an emulated GPU runs at most {MOST_PROGRAMS}")
+            raise TooLarge(f"a grid of {prod(grid)} programs: an emulated GPU runs at most {MOST_PROGRAMS}")
         translation = self.translate(program, metadata)
         launch.program, launch.python, launch.products = translation.program.text, translation.source, Counter(translation.products)
         launch.name = translation.program.entry.name

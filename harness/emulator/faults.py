@@ -37,6 +37,16 @@ class EmulatedFault(Exception):
         return type(self), (self.outcome, self.message, self.location, self.details)
 
 
+class TooLarge(EmulatedFault):
+    """A launch that takes more than an emulated GPU gives it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("not modelled", f"too large: {why}")
+
+    def __reduce__(self) -> tuple:
+        return EmulatedFault, (self.outcome, self.message, self.location, self.details)
+
+
 _TORCH_ON_HOST = "can't allocate memory"  # torch's allocator on the host raises a plain RuntimeError
 
 

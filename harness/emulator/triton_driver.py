@@ -26,6 +26,7 @@ from triton.runtime.jit import JITFunction
 
 from bitverdict.harness.emulator import layout_classes  # noqa: F401  (what it does it does at import)
 from bitverdict.harness.emulator.autotuner_choices import apply_tuning, check_tuning, several
+from bitverdict.harness.emulator.benchmark_runs import run_benchmarks_once
 from bitverdict.harness.emulator.compiled_kernel import KernelMetadata, return_emulated_kernels
 from bitverdict.harness.emulator.compiler_digest import install
 from bitverdict.harness.emulator.cuda_graphs import captured_launch
@@ -225,7 +226,12 @@ def driven(device: Device, tuning: str = "") -> Iterator[Device]:
     driver.set_active(own)
     knobs.runtime.add_stages_inspection_hook = Stages()
     try:
-        with apply_tuning(tuning, several) as device.tuned, return_emulated_kernels(), answer_torch_cuda(device):
+        with (
+            apply_tuning(tuning, several) as device.tuned,
+            return_emulated_kernels(),
+            run_benchmarks_once(device),
+            answer_torch_cuda(device),
+        ):
             yield device
     except EmulatedFault as fault:
         at_the_kernel(fault)

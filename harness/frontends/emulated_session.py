@@ -77,6 +77,7 @@ class EmulationTally:
     operators: int = 0
     operators_left: Counter[str] = field(default_factory=Counter)
     passed_without_launch: int = 0  # tests
+    benchmarks: int = 0  # calls of `triton.testing.do_bench` and its like
     numerics: list[dict[str, Any]] = field(default_factory=list)  # `WordDistance`s
 
     def add(self, record: dict[str, Any]) -> None:
@@ -96,6 +97,8 @@ class EmulationTally:
         ]
         if self.passed_without_launch:
             text.append(f"{count_text(self.passed_without_launch, 'test')} passed without a launch: no kernel was judged by it")
+        if self.benchmarks:
+            text.append(f"{count_text(self.benchmarks, 'benchmark')} ran once each: the times mean nothing")
         if total := self.operators + sum(self.operators_left.values()):
             text.append(
                 f"torch on fp16 and bf16: {self.operators:,} of {total:,} operators ({100 * self.operators / total:.1f} %) were "
@@ -264,6 +267,8 @@ class EmulatedSession:
         for arch, (device, repeats) in self._devices.items():
             launches, findings, advice = device.take_findings()
             tally.launches += len(launches)
+            tally.benchmarks += device.benchmarks
+            device.benchmarks = 0
             tally.repeated_launches += repeats.repeated_launches
             repeats.repeated_launches = 0
             tally.advice.update(advice)

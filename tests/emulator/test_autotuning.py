@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
 import triton
 import triton.language as tl
+import triton.testing
 from triton import knobs
 
 from bitverdict.harness.emulator import Device, emulated
-from bitverdict.harness.emulator.faults import BadArgument
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.judge.classify import raised_by
 
 BLOCKS = (32, 64, 128)
@@ -212,3 +214,53 @@ def test_a_failure_of_ours_under_a_tuner_stays_ours(monkeypatch: pytest.MonkeyPa
     with emulated("sm_90"), pytest.raises(TypeError) as raised:
         launch(triton.autotune(configs(), key=["n"])(copied), torch.zeros(8), torch.zeros(8))
     assert raised_by(raised.value) == "emulator"
+
+
+@triton.jit
+def counted(x, n):
+    total = tl.load(x)
+    for _ in range(n):
+        total += tl.load(x)
+    tl.store(x, total)
+
+
+@pytest.mark.parametrize("name", [name for name in vars(triton.testing) if name.startswith("do_bench")])
+def test_a_benchmark_runs_once_and_takes_a_time_that_is_a_number(name: str) -> None:
+    calls: list[int] = []
+
+    def call() -> None:
+        calls.append(len(calls))
+        counted[(1,)](x, 3)
+
+    with emulated("sm_90") as device:
+        x, gradient = torch.ones(1, device="cuda"), torch.ones(3, device="cuda", requires_grad=True)
+        (2 * gradient).sum().backward()
+        bench = getattr(triton.testing, name)
+        took = bench(call, warmup=1000, grad_to_none=[gradient])
+        at_quantiles, all_of_them = bench(call, quantiles=[0.5, 0.2, 0.8]), bench(call, return_mode="all")
+    assert took > 0 and len(at_quantiles) == 3 and len(all_of_them) == 1 and len(calls) == len(device.launches) == 3
+    assert gradient.grad is None and x.item() == 4**3 and device.benchmarks == 3
+    assert getattr(triton.testing, name) is not bench
+
+
+def test_a_benchmark_that_is_too_large_is_not_judged_and_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bitverdict.harness.emulator.benchmark_runs.BENCHMARK_SECONDS", 0.05)
+    with emulated("sm_90") as device:
+        x = torch.ones(1, device="cuda")
+        took = [triton.testing.do_bench(lambda n=n: counted[(1,)](x, n)) for n in (3, 1 << 30, 1 << 31)]
+        counted[(1,)](x, 2000)  # which has no limit
+        with pytest.raises(EmulatedFault, match=r"misaligned|illegal|stray"):
+            triton.testing.do_bench(lambda: counted[(1,)](x[1:], 1))
+    assert list(map(math.isnan, took)) == [False, True, True] and len(device.launches) == 4 and len(device.findings) == 3
+    assert device.findings[0].message.startswith("too large: 1 of 1 programs had begun after 0.05 s")
+    assert device.findings[1].message.startswith("too large: a benchmark did not run")
+
+
+def test_time_goes_by_operators_of_torch_too() -> None:
+    """A benchmark that repeats by what a call took would repeat an operator for a million times."""
+    with emulated("sm_90"):
+        x, (begin, end) = torch.ones(8, device="cuda"), (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        x + x
+        end.record()
+        assert begin.elapsed_time(end) >= 1000

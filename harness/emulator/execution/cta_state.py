@@ -12,7 +12,7 @@ from bitverdict.harness.emulator.advice import Note
 from bitverdict.harness.emulator.device_probe import ChipEvent
 from bitverdict.harness.emulator.execution.cluster_order import ClusterOrder
 from bitverdict.harness.emulator.execution.real_launch import RealLaunch
-from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.faults import EmulatedFault, TooLarge
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.numerics.enclosures import Enclosures
@@ -80,7 +80,7 @@ class LaunchContext:
         """EmulatedFault where the launch has taken its seconds."""
         if self.seconds_limit and process_time() > self.deadline:
             begun = f"{self.begun_count:,} of {prod(self.grid):,} programs had begun"
-            raise EmulatedFault("not modelled", f"too large: {begun} after {self.seconds_limit:g} s of processor time")
+            raise TooLarge(f"{begun} after {self.seconds_limit:g} s of processor time")
 
     def take_reals(self, op: Operation, shape: tuple[int, ...]) -> ShadowWords | None:
         """The real values of what `op` writes now, in `shape`; None where it is exact."""
