@@ -26,9 +26,8 @@ def instruction_order(k: int, bits: int, k_width: int) -> np.ndarray:
         return np.arange(k)
     group = 4 * k_width if k == 4 * k_width else 8 * k_width
     if k % group or k_width % per_register:
-        raise ValueError(
-            f"k={k}, k_width={k_width}: k must be a multiple of {8 * k_width} and k_width of {per_register}; pad k with zeros"
-        )
+        takes = f"k must be {4 * k_width} or a multiple of {8 * k_width}, and k_width a multiple of {per_register}"
+        raise ValueError(f"k={k}, k_width={k_width}: {takes}; pad k with zeros")
     places = np.arange(k).reshape(
         k // group, group // k_width, k_width // per_register, per_register
     )  # (groups, thread and half, register, element)

@@ -22,7 +22,7 @@ from bitverdict.harness.emulator.frontend.arguments import program_arguments
 from bitverdict.harness.emulator.frontend.lowerings.program_batches import HELD_ACCESSES, ONE_PROGRAM
 from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums, note_sum
 from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
-from bitverdict.harness.emulator.numerics.matrix_products import kept_products
+from bitverdict.harness.emulator.numerics.matrix_products import product_cache
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Device, Launch
@@ -59,7 +59,7 @@ class OtherSchedules(DeviceProbe):
         self._before = {region.base: region.raw.copy() for region in run.regions if region.changes}
         self._sums = {base: AtomicSums(raw.size) for base, raw in self._before.items()}
         if self.schedules:
-            kept_products.begin()
+            product_cache.begin()
 
     def on_combination(self, access: WordAccess, old_words: np.ndarray, values: np.ndarray) -> None:
         note_sum(self._sums, access, old_words, values)
@@ -68,7 +68,7 @@ class OtherSchedules(DeviceProbe):
         self._request, self._before = None, {}
 
     def end(self, run: LaunchRun) -> None:
-        kept_products.end()
+        product_cache.end()
 
     def settle(self, run: LaunchRun) -> None:
         launch, regions = run.launch, run.regions

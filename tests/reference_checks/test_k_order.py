@@ -46,5 +46,5 @@ def test_it_is_the_grouping_that_ptxas_gives_fp8_on_hopper() -> None:
 
 @pytest.mark.parametrize(("k", "width"), [(8, 4), (24, 4), (48, 4), (32, 3)])
 def test_a_k_that_does_not_fill_the_registers_is_refused(k: int, width: int) -> None:
-    with pytest.raises(ValueError, match="must be a multiple"):
+    with pytest.raises(ValueError, match=rf"k={k}, k_width={width}: k must be {4 * width} or a multiple of {8 * width}, "):
         instruction_order(k, 16, width)

@@ -47,7 +47,7 @@ class Tma:
         """A tile into shared memory; its bytes, those outside the tensor included, are counted by `barrier`. It is dealt out to as
         many `ctas`, each of which counts its own. `multicast`: one CTA writes the copies of others too."""
         if when:
-            tensor_map = descriptor.looked_up(op)
+            tensor_map = descriptor.tensor_map(op)
             check_alignment(op, starts[-1], tensor_map.itemsize)
             lead = (1,) * (len(starts) - len(target.shape))
             self._load(op, TMA_LOAD, tensor_map, *tensor_map.box(starts, (*lead, *target.shape)), barrier, target, ctas)
@@ -66,7 +66,7 @@ class Tma:
     ) -> None:
         """A column of pixels into shared memory (im2col mode), (pixels, channels). Offsets are unsigned."""
         if when:
-            tensor_map = descriptor.looked_up(op)
+            tensor_map = descriptor.tensor_map(op)
             check_alignment(op, starts[-1], tensor_map.itemsize)
             moved = [offset % (1 << 16) for offset in offsets]
             self._load(op, TMA_LOAD, tensor_map, *tensor_map.columns(starts, moved, *target.shape), barrier, target)
@@ -77,7 +77,7 @@ class Tma:
     ) -> None:  # fmt: skip
         """Chosen rows into shared memory, from `column` on; `ctas` and `multicast` as of `load`."""
         if when:
-            tensor_map = descriptor.looked_up(op)
+            tensor_map = descriptor.tensor_map(op)
             check_alignment(op, column, tensor_map.itemsize)
             self._load(op, TMA_GATHER, tensor_map, *tensor_map.rows(rows, column, target.shape[-1]), barrier, target, ctas)
             if multicast:
@@ -114,7 +114,7 @@ class Tma:
 
     def store(self, op: Operation, descriptor: AnyDescriptor, starts: tuple[int, ...], source: View) -> None:
         """A tile from shared memory; nothing is written outside the tensor but what is left of a row's last 16 bytes."""
-        tensor_map = descriptor.looked_up(op)
+        tensor_map = descriptor.tensor_map(op)
         check_alignment(op, starts[-1], tensor_map.itemsize)
         check_sign(op, starts, "coordinates")
         lead = (1,) * (len(starts) - len(source.shape))
@@ -122,7 +122,7 @@ class Tma:
 
     def scatter(self, op: Operation, descriptor: AnyDescriptor, rows: np.ndarray, column: int, source: View) -> None:
         """Rows of shared memory to chosen rows. Nothing orders two rows that go to one place: the schedule does."""
-        tensor_map = descriptor.looked_up(op)
+        tensor_map = descriptor.tensor_map(op)
         check_alignment(op, column, tensor_map.itemsize)
         check_sign(op, [column], "column")
         check_sign(op, [int(np.min(rows, initial=0))], "row")

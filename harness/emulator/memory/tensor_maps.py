@@ -54,7 +54,7 @@ class Descriptor:
     to_tf32: bool = False  # each fp32 element is rounded as it is loaded (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32)
     pixels: PixelBox | None = None  # of im2col mode; the axes are then batch, spatial ones, channels
 
-    def looked_up(self, _op: Operation) -> Descriptor:
+    def tensor_map(self, _op: Operation) -> Descriptor:
         return self
 
     def box(self, starts: Sequence[int], sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
@@ -142,7 +142,7 @@ class PlacedDescriptor:
     unfenced_maps: Set[int]
     place: int
 
-    def looked_up(self, op: Operation) -> Descriptor:
+    def tensor_map(self, op: Operation) -> Descriptor:
         """The descriptor that `op` goes through, which must have been made, and fenced, by this program."""
         if self.place not in self.maps:
             message = f"{op.name}: no descriptor was made where it looks for one"

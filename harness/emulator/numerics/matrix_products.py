@@ -39,7 +39,7 @@ def codes(values: np.ndarray, fmt: str) -> np.ndarray:
     return values
 
 
-class KeptProducts:
+class ProductCache:
     """Products of a launch by their operands, for a launch that is run again from the same bytes: most of its time are these."""
 
     MOST_BYTES = 1 << 28  # of all products; later ones are not kept
@@ -72,7 +72,7 @@ class KeptProducts:
         return product.copy()
 
 
-kept_products = KeptProducts()
+product_cache = ProductCache()
 
 
 def product(arch: str, family: str, formats: tuple[str, str, str], a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -80,7 +80,7 @@ def product(arch: str, family: str, formats: tuple[str, str, str], a: np.ndarray
     if formats[2] == "int32":
         return integer_product(a, b, c, saturates=family == "mma.sync")
     model, operands = instruction(arch, family, *formats), tuple(map(codes, (a, b, c), formats))
-    found = kept_products.result((arch, family, *formats), operands, lambda: tensor_core.product(model, *operands))
+    found = product_cache.result((arch, family, *formats), operands, lambda: tensor_core.product(model, *operands))
     return found.view(np.float32) if formats[2] == "fp32" else found
 
 

@@ -11,7 +11,7 @@ import triton.language as tl
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.emulator.execution.program_batches import DIFFERING_LANES, FEW_PROGRAMS
 from bitverdict.harness.emulator.frontend.lowerings.program_batches import HELD_ACCESSES, ONE_PROGRAM
-from bitverdict.harness.emulator.numerics.matrix_products import KeptProducts
+from bitverdict.harness.emulator.numerics.matrix_products import ProductCache
 from bitverdict.harness.emulator.other_schedules import OtherSchedules, other_schedules
 from bitverdict.reference import tensor_core
 
@@ -97,13 +97,13 @@ def test_a_launch_that_is_repeated_has_its_products_from_the_first_time(count: i
 
 
 def test_products_of_other_operands_are_computed() -> None:
-    kept, given = KeptProducts(), np.arange(4.0)
-    kept.begin()
-    first = kept.result(("mma",), (given,), lambda: given * 2)
+    cache, given = ProductCache(), np.arange(4.0)
+    cache.begin()
+    first = cache.result(("mma",), (given,), lambda: given * 2)
     first += 1  # what a launch does to it
-    assert kept.result(("mma",), (given,), lambda: given * 3).tolist() == [0, 2, 4, 6]
-    assert kept.result(("wgmma",), (given,), lambda: given * 3).tolist() == [0, 3, 6, 9]
-    assert kept.result(("mma",), (given.reshape(2, 2),), lambda: given * 4).tolist() == [0, 4, 8, 12]
-    assert kept.result(("mma",), (given + 1,), lambda: given * 5).tolist() == [0, 5, 10, 15]
-    kept.end()
-    assert kept.result(("mma",), (given,), lambda: given * 6).tolist() == [0, 6, 12, 18]
+    assert cache.result(("mma",), (given,), lambda: given * 3).tolist() == [0, 2, 4, 6]
+    assert cache.result(("wgmma",), (given,), lambda: given * 3).tolist() == [0, 3, 6, 9]
+    assert cache.result(("mma",), (given.reshape(2, 2),), lambda: given * 4).tolist() == [0, 4, 8, 12]
+    assert cache.result(("mma",), (given + 1,), lambda: given * 5).tolist() == [0, 5, 10, 15]
+    cache.end()
+    assert cache.result(("mma",), (given,), lambda: given * 6).tolist() == [0, 6, 12, 18]

@@ -85,7 +85,7 @@ def rounds(m: Cta, op: Operation) -> None:
 def combine(m: Cta, op: Operation, descriptor: AnyDescriptor, starts: tuple[int, ...], source: View, update: Callable) -> None:
     """A tile of shared memory is combined with that of global memory at `starts`, where it lies inside the tensor, and in what is
     left of a row's last 16 bytes."""
-    tensor_map = descriptor.looked_up(op)
+    tensor_map = descriptor.tensor_map(op)
     check_alignment(op, starts[-1], tensor_map.itemsize)
     check_sign(op, starts, "coordinates")
     sizes = (*(1,) * (len(starts) - len(source.shape)), *source.shape)
