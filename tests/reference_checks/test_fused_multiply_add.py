@@ -78,3 +78,30 @@ def test_a_chain_ascends_and_starts_where_it_is_told() -> None:
     assert chain(a[:, ::-1], b[::-1]).view(np.float32)[0, 0] == 2.0**24
     assert chain(a[:, :0], b[:0], encode(FP32, np.array([[7.0]]))).view(np.float32)[0, 0] == 7
     assert chain(a[:, :0], b[:0]).tolist() == [[0]]
+
+
+@pytest.mark.parametrize("columns", [7, 40_000])
+@pytest.mark.parametrize("exponents", [(120, 134), (1, 64), (50, 80), (100, 160), (200, 255)])
+def test_a_chain_is_its_steps_one_after_the_other(exponents: tuple[int, int], columns: int) -> None:
+    """Of few columns all rows are summed in one block, of many each row in one of its own."""
+    a, b = words(4, 3 * 8, exponents).reshape(3, 8), words(5, 8 * columns, exponents).reshape(8, columns)
+    total = words(6, 3 * columns, exponents).view(np.uint32).reshape(3, columns)
+    expected = total
+    for step in range(8):
+        expected = fused_multiply_add(a[:, step, None], b[None, step], expected.view(np.float32))
+    np.testing.assert_array_equal(chain(a.view(np.uint32), b.view(np.uint32), total), expected)
+
+
+@pytest.mark.parametrize("beside", [1.0, np.inf, np.nan])
+@pytest.mark.parametrize(
+    ("a", "b", "c"), [(2.0**-47, 2.0**-24, 1.0), (2.0**-100, 2.0**-97, 2.0**-127)], ids=["normal", "subnormal"]
+)
+def test_a_chain_rounds_a_tie_of_float64_once(a: float, b: float, c: float, beside: float) -> None:
+    """c and half a unit of its last place are a tie of fp32. The product lies 2^-46 of itself above that half, which float64 does
+    not show. Another sum of the block is a number, an infinity or NaN."""
+    left, right, total = ([[8392705 * a]], [[16769026 * b, beside]], [[c, 1.0]])
+    rounded = chain(*(np.array(part, np.float32).view(np.uint32) for part in (left, right, total)))
+    assert rounded[0, 0] == by_fractions(8392705 * a, 16769026 * b, c) == np.float32(c).view(np.uint32) + 1
+    assert rounded[0, 1] == (
+        0x7FFFFFFF if np.isnan(beside) else by_fractions(8392705 * a, beside, 1.0) if beside == 1 else 0x7F800000
+    )
