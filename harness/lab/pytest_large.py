@@ -36,7 +36,8 @@ class LargeNode:
 
 
 def large_nodes(sizes: str, seeds: int, names: Sequence[str]) -> list[LargeNode]:
-    """Every large case of `sizes` ("MxNxK,..."), each with `seeds` seeds of data, on each target named."""
+    """Every large case of `sizes` ("MxNxK,..."), each with `seeds` seeds of data, on each target named. Cases of one type and size
+    follow each other: most of them have the same operands, which are drawn once (`large_gemm.operands.draw`)."""
     from bitverdict.harness.lab.large_gemm.cases import cases
     from bitverdict.harness.lab.large_gemm.operands import size_of
 
@@ -56,7 +57,7 @@ def large_nodes(sizes: str, seeds: int, names: Sequence[str]) -> list[LargeNode]
         for seed in range(seeds):
             seeded = replace(case, data_seed=case.data_seed + seed)
             nodes += [LargeNode(seeded, kind, f"{label}.{seed}" if seeds > 1 else label, name) for name in names]
-    return nodes
+    return sorted(nodes, key=lambda node: (node.kind, size_of(node.case.problem)), reverse=True)
 
 
 def missing_features(case: Case, target: Target) -> list[str]:

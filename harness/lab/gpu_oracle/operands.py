@@ -45,12 +45,19 @@ def table(name: str, widened: str) -> tuple[np.ndarray, np.ndarray]:
     return packed, (kinds | np.where(np.signbit(values), NEGATIVE, 0)).astype(np.int8)
 
 
+@cache
+def _table_on(name: str, widened: str, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """`table` there: a sum of 64 blocks packs 128 sides."""
+    words, kinds = (torch.from_numpy(part).to(device) for part in table(name, widened))
+    return words, kinds
+
+
 def pack_side(rule: Instruction, name: str, codes: torch.Tensor) -> PackedSide:
     """`codes` (K, L) of format `name`, on any device, in the rule's order of k."""
     fmt = FORMATS[name]
     if fmt.width > 16:
         return _of_containers(rule, fmt, codes)
-    words, kinds = (torch.from_numpy(each).to(codes.device) for each in table(name, rule.widened or name))
+    words, kinds = _table_on(name, rule.widened or name, codes.device)
     signed = codes.view({1: torch.uint8, 2: torch.int16}[codes.element_size()])
     index = signed.to(torch.int32) & ((1 << (8 * codes.element_size())) - 1)  # (K, L)
     found = words[index]  # (K, L)

@@ -72,22 +72,23 @@ def promoted_on(device: torch.device | str) -> PromotedAnswer:
     """Promoted sums whole on `device`, where this implementation computes each inner product, else by the reference."""
 
     def words_of(query: PromotedQuery) -> np.ndarray:
-        if not all(computes(part) and part.a_scales is None and min(*part.shape, part.depth) for part in query.parts):
+        kinds = {(part.a.dtype, part.b.dtype) for part in query.parts}
+        if len(kinds) > 1 or not all(
+            computes(part) and part.a_scales is None and min(*part.shape, part.depth) for part in query.parts
+        ):
             return query.words()
+        a = to_device(np.concatenate([part.a for part in query.parts], axis=1), device).t()  # (K, M) of all parts: one transfer
+        b = to_device(np.concatenate([part.b for part in query.parts]), device)  # (K, N)
+        rows, columns = (to_device(scales.T.view(np.int32), device) for scales in (query.of_rows, query.of_columns))  # (parts, L)
+        ends = np.cumsum([0, *(part.depth for part in query.parts)])
         with _launch_lock:
-            rows, columns = (
-                to_device(scales.T.view(np.int32), device) for scales in (query.of_rows, query.of_columns)
-            )  # (parts, L)
 
             def inners() -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
                 for place, part in enumerate(query.parts):
                     assert part.rule is not None
                     given = None if part.c is None else to_device(part.c, device)  # (M, N)
-                    yield (
-                        words(part.rule, to_device(part.a, device).t(), to_device(part.b, device), given),
-                        rows[place],
-                        columns[place],
-                    )
+                    depths = slice(ends[place], ends[place + 1])
+                    yield words(part.rule, a[depths], b[depths], given), rows[place], columns[place]
 
             found = promoted_sums.promoted_total(inners())
         return found.cpu().numpy().view(np.uint32)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,10 @@ from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
 STRIPE = 1 << 20  # elements drawn from one generator
 
 
+@lru_cache(maxsize=2)  # A and B: a case that follows another often multiplies the same, in another configuration
 def draw(format_name: str, shape: tuple[int, int], data_seed: int, name: str) -> np.ndarray:
-    """Codes of `shape` in the storage of `format_name`: normal deviates; all values alike often of "int8", all bytes of "pairs" of
-    e2m1."""
+    """Codes of `shape` in the storage of `format_name`, for reading alone: normal deviates; all values alike often of "int8", all
+    bytes of "pairs" of e2m1."""
     kind = {"int8": np.int8, "pairs": np.uint8}.get(format_name) or FORMATS[format_name].storage
     codes = np.empty(shape, kind)
     rows = max(1, STRIPE // max(shape[1], 1))
