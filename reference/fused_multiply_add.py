@@ -58,15 +58,15 @@ def chain(a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarr
 def _chain_of_block(left: np.ndarray, right: np.ndarray, total: np.ndarray) -> np.ndarray:
     """`chain` of `left` (M, K) and `right` (K, N), float32, started from `total` (M, N)."""
     wide_left, wide_right = left.astype(np.float64), right.astype(np.float64)
-    summed, exact = total.view(np.float32), np.empty(total.shape, np.float64)  # (M, N)
+    sums, exact = total.view(np.float32), np.empty(total.shape, np.float64)  # (M, N)
     bits, magnitude = np.empty(total.shape, np.int64), np.empty(total.shape, np.float64)  # (M, N)
     with np.errstate(all="ignore"):
         for step in range(left.shape[1]):
             np.multiply(wide_left[:, step, None], wide_right[None, step, :], out=exact)
-            exact += summed
+            exact += sums
             np.bitwise_and(exact.view(np.int64), _BELOW, out=bits)
             if (bits == _TIE).any() or not np.abs(exact, out=magnitude).min(initial=_NORMAL) >= _NORMAL:  # or NaN
-                summed = fused_multiply_add(left[:, step, None], right[None, step, :], summed).view(np.float32)
+                sums = fused_multiply_add(left[:, step, None], right[None, step, :], sums).view(np.float32)
             else:
-                summed = exact.astype(np.float32)
-    return summed.view(np.uint32)
+                sums = exact.astype(np.float32)
+    return sums.view(np.uint32)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bitverdict.harness.frontends.pytest_shards import Node
+from bitverdict.harness.frontends.pytest_nodes import Node
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
 from bitverdict.harness.model.targets import target

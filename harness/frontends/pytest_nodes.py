@@ -6,12 +6,13 @@ own (`bitverdict.harness.session.tally.Tally.status`) the node fails, or is skip
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.frontends import pytest_summary
+from bitverdict.harness.frontends.pytest_targets import base_seed
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
@@ -41,6 +43,8 @@ from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.shrink import KernelFailed, failure_class
 from bitverdict.harness.workers.gpu_lease import lease
 from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.slot import RunCancelled
+from bitverdict.harness.workers.standby import CALM
 
 Properties = list[tuple[str, object]]
 """What pytest keeps of a node, and `pytest_summary` reads."""
@@ -102,7 +106,8 @@ class NodeJudge:
 
     def __init__(self, config: pytest.Config) -> None:
         self.profile = PROFILES[config.getoption("--bv-profile")]
-        self.pool = WorkerPool(timeout=config.getoption("--bv-timeout") or self.profile.case_seconds)
+        calm = CALM if "PYTEST_XDIST_WORKER" not in os.environ else 0  # one for each of its workers would be as many contexts again
+        self.pool = WorkerPool(timeout=config.getoption("--bv-timeout") or self.profile.case_seconds, calm=calm)
         draws = config.getoption("--bv-draws")
         if draws is not None:
             self.profile = replace(self.profile, draws=draws, node_seconds=None)
@@ -128,6 +133,11 @@ class NodeJudge:
             self._waited += time.monotonic() - begun
             self._leased[name] = next(gpu for gpu in gpus if gpu.index == taken)
         return self._leased[name]
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Have a worker wait on each GPU of `names`; what keeps it from that is told by the first node."""
+        with contextlib.suppress(MachineFault, UsageError, TimeoutError, OSError, RunCancelled):
+            self.pool.prepare([self.machine(name) for name in names])
 
     def close(self) -> None:
         if self.secret is not None:
@@ -268,12 +278,6 @@ def _skip(what: str, reason: str, properties: Properties) -> None:
     __tracebackhide__ = True
     properties.append(("not_run", f"{what}: {reason}"))
     pytest.skip(reason)
-
-
-def base_seed(config: pytest.Config) -> int:
-    """`--hypothesis-seed`, else 0."""
-    given = config.getoption("--hypothesis-seed", default=None)
-    return int(given) if given not in (None, "") and str(given).lstrip("-").isdigit() else 0
 
 
 def database(config: pytest.Config) -> Any:

@@ -10,17 +10,16 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bitverdict.harness.frontends import pytest_summary
-from bitverdict.harness.frontends.pytest_compile import CompileAheadPlugin
-from bitverdict.harness.frontends.pytest_nodes import NodeJudge, base_seed
+from bitverdict.harness.frontends import pytest_shards, pytest_summary
 from bitverdict.harness.frontends.pytest_shards import all_nodes
-from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
+from bitverdict.harness.frontends.pytest_targets import base_seed, check_targets, gpu_names, target_names, workers
 from bitverdict.harness.judge.machine_faults import missing_tools
 from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.feature_table import LARGE_PRODUCTS, resolve_feature
@@ -29,19 +28,27 @@ from bitverdict.harness.model.targets import show_workers, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session.case_filter import Expression
 from bitverdict.harness.session.profiles import PROFILES
-from bitverdict.harness.workers.forkserver import start_early
+from bitverdict.harness.workers.forkserver import server_to_share, share_server, start_early
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
+    from xdist.workermanage import WorkerController
+
+    from bitverdict.harness.frontends.pytest_nodes import NodeJudge
 
 LARGE_TESTS_FILE = "test_large.py"
+SHARED_SERVER = "bitverdict_server"  # the key of pytest-xdist's `workerinput`
+_STARTED_JUDGE = pytest.StashKey[tuple["NodeJudge", threading.Thread]]()
 LONG_FIXTURES = {"node", "large_node"}  # arguments of the tests that judge for seconds
 
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # it decides bits; unset it warns in Triton 3.9
     atexit.register(_hide_teardown)
-    config.pluginmanager.register(CompileAheadPlugin(config), "bitverdict-compile-ahead")
+    if not config.getoption("numprocesses", None):  # pytest-xdist's controller judges nothing
+        from bitverdict.harness.frontends.pytest_compile import CompileAheadPlugin
+
+        config.pluginmanager.register(CompileAheadPlugin(config), "bitverdict-compile-ahead")
     import hypothesis
 
     for name, profile in PROFILES.items():  # names of our own: Hypothesis loads a profile "ci" by itself where CI is set
@@ -60,8 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
             _check_html()
         if gpu_names(config):  # or each worker starts a process of its own that asks the driver
             show_workers(targets())
-    elif gpu_names(config):  # its worker's server imports while it collects
-        start_early()
+    elif gpu_names(config):
+        found = config.workerinput.get(SHARED_SERVER)
+        share_server(found) if found else start_early()
+        _start_judging(config)
     if (expression := config.getoption("--bv-k")) is not None:
         try:
             Expression(expression)
@@ -70,6 +79,21 @@ def pytest_configure(config: pytest.Config) -> None:
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
         raise pytest.UsageError(f"--replay {replayed}: must be a directory of reproducers, such as .bitverdict/failures")
+
+
+def _start_judging(config: pytest.Config) -> None:
+    """Have the worker make its CUDA context, 1 to 4 s of 16 at once on an H200, while tests are imported and collected."""
+    from bitverdict.harness.frontends.pytest_nodes import NodeJudge
+
+    def close() -> None:
+        if _STARTED_JUDGE in config.stash:  # no test took it
+            config.stash[_STARTED_JUDGE][0].close()
+
+    judge = NodeJudge(config)
+    start = threading.Thread(target=judge.prepare, args=(gpu_names(config),), daemon=True)
+    config.stash[_STARTED_JUDGE] = judge, start
+    config.add_cleanup(close)
+    start.start()
 
 
 def check_database(config: pytest.Config) -> None:
@@ -124,10 +148,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In a worker, contracts before all else: short tests then fill the end. Alone, the order is that of the files."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker, contracts before all else: short tests then fill the end. On GPUs each worker begins with long ones. Alone, the
+    order is that of the files."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: LONG_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())))
+        if gpu_names(config):
+            items[:] = pytest_shards.dealt(items, int(getattr(config, "workerinput", {}).get("workercount", 1)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """On GPUs one server forks the workers for all of pytest-xdist's, and imports while they do: sixteen servers on 16 cores had
+    the first case wait 4 s for torch and Triton. A worker of pytest-xdist on another machine has a server of its own."""
+    if gpu_names(node.config) and node.gateway.spec.popen:
+        node.workerinput[SHARED_SERVER] = server_to_share()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -169,6 +204,13 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def node_judge(pytestconfig: pytest.Config) -> Iterator[NodeJudge]:
     """The harness of this process: one worker a target, kept for the session."""
-    held = NodeJudge(pytestconfig)
-    yield held
-    held.close()
+    from bitverdict.harness.frontends.pytest_nodes import NodeJudge
+
+    judge, start = pytestconfig.stash.get(_STARTED_JUDGE, (None, None))
+    if judge is None or start is None:
+        judge = NodeJudge(pytestconfig)
+    else:
+        del pytestconfig.stash[_STARTED_JUDGE]
+        start.join()
+    yield judge
+    judge.close()

@@ -1,4 +1,6 @@
-"""Which machines a pytest session judges on, and how many workers its GPUs have room for."""
+"""Which machines a pytest session judges on, how many workers its GPUs have room for, and the seed of its draws.
+
+Nothing here imports torch: pytest-xdist's controller, which judges nothing, is to start its workers in a second."""
 
 from __future__ import annotations
 
@@ -26,6 +28,12 @@ def target_names(config: pytest.Config) -> list[str]:
 def gpu_names(config: pytest.Config) -> list[str]:
     """Of these the names of GPUs, emulated ones left out."""
     return [name for name in target_names(config) if name.startswith("cuda")]
+
+
+def base_seed(config: pytest.Config) -> int:
+    """`--hypothesis-seed`, else 0."""
+    given = config.getoption("--hypothesis-seed", default=None)
+    return int(given) if given not in (None, "") and str(given).lstrip("-").isdigit() else 0
 
 
 def check_targets(config: pytest.Config) -> None:

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING
 
 from bitverdict.harness.judge.far_views import admit_bytes, is_admitted
 from bitverdict.harness.judge.guarded_buffers import far_bytes, near_bytes
+from bitverdict.harness.judge.machine_lock import WORKER_MEMORY
 
 if TYPE_CHECKING:
     from bitverdict.harness.model.case import Case, Operand
     from bitverdict.harness.model.contract import Contract
     from bitverdict.harness.model.targets import Target
 
-WORKER_MEMORY = 3 << 30
-"""Bytes of GPU memory that a worker may come to hold: the CUDA contexts of its process and of a standby worker (0.6 GB each on an
-H200), and the largest case: 8192 x 8192 in fp32, three matrices of 256 MiB, guard bands, and as much again for an autotuner's
-flushing of the cache and for the allocator's rest."""
 OPERANDS, RESULTS = 3, 2
 """How often bytes are there at a time: an operand as it is sent, in its guards, and as it was before the launch; a result in its
 guards, and in order on its way to the host."""

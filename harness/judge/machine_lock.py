@@ -15,6 +15,10 @@ from pathlib import Path
 from bitverdict.harness.model.usage import UsageError
 
 POLL = 0.1  # seconds
+WORKER_MEMORY = 3 << 30
+"""Bytes of GPU memory that a worker may come to hold: the CUDA contexts of its process and of a standby worker (0.6 GB each on an
+H200), and the largest case: 8192 x 8192 in fp32, three matrices of 256 MiB, guard bands, and as much again for an autotuner's
+flushing of the cache and for the allocator's rest."""
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import multiprocessing
 import multiprocessing.connection
 import os
+import select
 import signal
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from multiprocessing import forkserver, resource_tracker, util
@@ -51,6 +53,7 @@ COLLECTED_AFTER = (10_000, 10, 10)
 is_fork_of_the_run = False
 _PR_SET_NAME = 15
 _start_lock = threading.Lock()
+_held_by_this_process: list[int] = []  # the end of a pipe that the workers of a shared server watch
 _imported_before: set[str] = set()  # modules of a process before it imports what its server needs
 
 
@@ -152,6 +155,49 @@ def _forget_pytest() -> None:
 def ask_the_parents_server() -> None:
     """In a fork of the process that started the server: it is no child of this one, which cannot see whether it runs."""
     forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
+
+
+def server_to_share() -> dict[str, str]:
+    """Where this process's server is found by others of the same run (`share_server`); started where there is none."""
+    start_early()
+    server: Any = forkserver._forkserver
+    return {"address": server._forkserver_address, "authkey": (getattr(server, "_forkserver_authkey", None) or b"").hex()}
+
+
+def share_server(found: Mapping[str, str]) -> None:
+    """Have workers forked by another process's server. They watch a pipe of this one, and are killed where it ends."""
+    server: Any = forkserver._forkserver
+    watched, _held_by_this_process[:] = (ends := os.pipe())[0], ends[1:]
+    server._forkserver_address, server._forkserver_alive_fd = found["address"], watched
+    server._forkserver_authkey = bytes.fromhex(found["authkey"]) or None  # asked for from Python 3.14 on
+    ask_the_parents_server()
+
+
+def leave_shared_server() -> None:
+    """Where that server is gone: the next worker is one of a server of this process's own."""
+    if _held_by_this_process:
+        server: Any = forkserver._forkserver
+        for descriptor in (server._forkserver_alive_fd, _held_by_this_process.pop()):
+            os.close(descriptor)
+        server._forkserver_address = server._forkserver_alive_fd = server._forkserver_authkey = None
+        del server.ensure_running
+
+
+def die_with_the_asker() -> None:
+    """In a worker, whose parent is the server: hold nothing that would keep that alive after the run was killed. A worker of a
+    shared server is also killed where the process that asked for it ends."""
+    alive: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
+    if alive is None:
+        return
+    if fcntl.fcntl(alive, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        with contextlib.suppress(OSError):  # a kernel that signals no end of a pipe: the worker ends when it has nobody to answer
+            own = os.open(f"/proc/self/fd/{alive}", os.O_RDONLY)  # each opening has its owner, and others watch the same pipe
+            fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(own, fcntl.F_SETFL, os.O_ASYNC)
+            if select.select([own], [], [], 0)[0]:
+                leave(1)
+    os.close(alive)
 
 
 def has_server() -> bool:

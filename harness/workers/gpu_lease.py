@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitverdict.harness.judge.case_memory import WORKER_MEMORY
-from bitverdict.harness.judge.machine_lock import POLL, Place, _acquire_lock, _directory
+from bitverdict.harness.judge.machine_lock import POLL, WORKER_MEMORY, Place, _acquire_lock, _directory
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.usage import UsageError
 

@@ -60,6 +60,11 @@ class Journal:
                 while line:  # on a disk that is nearly full a part of it
                     line = line[os.write(self._descriptor, line) :]
 
+    def make_folder(self) -> None:
+        """Have the folder, in which workers' logs lie too."""
+        with writing("journal", self.path):
+            make_state(self.path.parent)
+
     def close(self) -> None:
         with self._lock:
             if self._descriptor is not None:
@@ -67,8 +72,8 @@ class Journal:
                 self._descriptor = None
 
     def _open(self) -> None:
+        self.make_folder()
         with writing("journal", self.path):
-            make_state(self.path.parent)
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -23,7 +23,7 @@ from bitverdict.harness.model.verdict import PROCESS, ZYGOTE, Verdict
 from bitverdict.harness.workers.compile_ahead import CompileAhead
 from bitverdict.harness.workers.journal import Journal, verdict_record
 from bitverdict.harness.workers.slot import SLICE, RunCancelled, WorkerSlot
-from bitverdict.harness.workers.standby import Standbys
+from bitverdict.harness.workers.standby import CALM, Standbys
 from bitverdict.harness.workers.start import PLAIN_START, Start
 from bitverdict.harness.workers.stopping import Stopping, cancelled_verdict
 from bitverdict.harness.workers.task import Task
@@ -42,18 +42,25 @@ class WorkerPool:
     """`jobs` places, each with one worker per target; a context manager that leaves no worker behind.
 
     Every case or task is written to `journal` before its launch, before it is judged again, and after its verdict. `standbys`:
-    workers a target that wait for a fault; None leaves it to `bitverdict.harness.workers.standby`.
+    workers a target that wait after a fault; None leaves it to `bitverdict.harness.workers.standby`. `calm`: how many wait before
+    there was one.
     """
 
     def __init__(
-        self, *, jobs: int = 1, timeout: float = 120.0, journal: Journal | None = None, standbys: int | None = None
+        self,
+        *,
+        jobs: int = 1,
+        timeout: float = 120.0,
+        journal: Journal | None = None,
+        standbys: int | None = None,
+        calm: int = CALM,
     ) -> None:
         self.jobs, self.timeout = jobs, timeout
         self.journal = journal if journal is not None else Journal()
         self.slots: dict[tuple[int, str], WorkerSlot] = {}
         self.standbys: dict[str, Standbys] = {}
         self.ahead: CompileAhead | None = None
-        self._standby_count = standbys
+        self._standby_count, self._calm_count = standbys, calm
         self._lock = threading.Lock()
         self.closed = self.interrupted = False
 
@@ -129,6 +136,7 @@ class WorkerPool:
 
     def prepare(self, targets: Sequence[Target], addresses: Sequence[str] = ()) -> None:
         """Have a worker wait at each place for each target, with the contracts at `addresses` imported."""
+        self.journal.make_folder()
         for target in targets:
             for place in range(self.jobs):
                 slot = self._slot(target, place, PLAIN_START)
@@ -220,7 +228,7 @@ class WorkerPool:
             if key not in self.slots:
                 directory = self.journal.path.parent
                 count = self._standby_count if start is PLAIN_START else None
-                shared = self.standbys.setdefault(key[1], Standbys(target, directory, count, start))
+                shared = self.standbys.setdefault(key[1], Standbys(target, directory, count, start, calm=self._calm_count))
                 self.slots[key] = WorkerSlot(target, timeout=self.timeout, directory=directory, standbys=shared, start=start)
             slot = self.slots[key] = self.slots.pop(key)  # the last is the one used last
             of_place = [each for (at, _), each in self.slots.items() if at == place and each.target == target and each.process]

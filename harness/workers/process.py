@@ -19,7 +19,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from bitverdict.harness.model.feature_table import isolation
 from bitverdict.harness.model.supervision import end_forks
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.verdict import DEVICE_FAULTS, Verdict
-from bitverdict.harness.workers.forkserver import _forkserver, _start_lock
+from bitverdict.harness.workers.forkserver import _forkserver, _start_lock, die_with_the_asker, leave_shared_server
 from bitverdict.harness.workers.start import PLAIN_START, Program, Start
 from bitverdict.harness.workers.task import Task, perform
 
@@ -218,6 +217,7 @@ def _start_worker(arguments: tuple) -> tuple[Any, Any]:
                 process.start()
                 return process, ours
             except (EOFError, ConnectionError, FileNotFoundError):
+                leave_shared_server()
                 ours.close()
                 if not attempts:
                     raise
@@ -228,11 +228,9 @@ def _start_worker(arguments: tuple) -> tuple[Any, Any]:
 
 
 def _run_fork(connection: Any, *arguments: Any) -> None:
-    """The worker as a fork of the server: in a session of its own, and without what would keep the server alive."""
+    """The worker as a fork of the server: in a session of its own."""
     os.setsid()
-    alive: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
-    if alive is not None:  # a copy in each worker would keep the forkserver, our parent, alive after the run was killed
-        os.close(alive)
+    die_with_the_asker()
     serve(connection, *arguments)
 
 

@@ -39,9 +39,11 @@ class Standbys:
         count: int | None = None,
         start: Start = PLAIN_START,
         make: Callable[[], Worker] | None = None,
+        calm: int = CALM,
     ) -> None:
         self.target, self.directory, self.start = target, directory, start
         self.count = count if count is not None else 0 if target.emulated or start.name else requested_count()
+        self.calm = calm  # how many wait before the first fault
         self.addresses: dict[str, None] = {}  # contracts that a worker has imported and lived
         self.faults = 0
         self.ended = False
@@ -87,7 +89,7 @@ class Standbys:
         """Start what is missing; called while a case is out."""
         with self._lock:
             self._dead = [worker for worker in self._dead if not worker.join(0)]
-            missing = min(self.count, CALM if not self.faults else self.count) - len(self._waiting)
+            missing = min(self.count, self.calm if not self.faults else self.count) - len(self._waiting)
             if self.ended or missing <= 0:
                 return
             for _ in range(missing):

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import hypothesis
 import pytest
 
-from bitverdict.harness.frontends import pytest_plugin, pytest_shards
+from bitverdict.harness.frontends import pytest_shards
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 from bitverdict.harness.frontends.pytest_shards import shards_of
@@ -235,21 +235,6 @@ def test_a_gpu_that_is_not_here_is_a_usage_error_that_names_those_here() -> None
         done = run_pytest("--collect-only", "-n", workers, "--bv-target", name, **found)
         assert done.returncode == 4 and f"target '{name}': no such GPU is visible" in done.stderr
         assert ("cuda:0 (sm_80)" in done.stderr) == (gpus is here) and "Traceback" not in done.stderr
-
-
-def test_a_session_on_gpus_asks_for_them_once_and_starts_servers_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 15 workers each would ask the driver by a process of its own, and start its server when it has collected."""
-    told: list[object] = []
-    for name in ("check_targets", "check_database"):
-        monkeypatch.setattr(pytest_plugin, name, lambda config: None)
-    monkeypatch.setattr(pytest_plugin, "targets", lambda: [HOST])
-    monkeypatch.setattr(pytest_plugin, "show_workers", told.append)
-    monkeypatch.setattr(pytest_plugin, "start_early", lambda: told.append("server"))
-    given = {"--bv-profile": "quick", "--bv-target": ["cuda"]}
-    for workers, expected in (({}, [[HOST]]), ({"workerinput": {}}, [[HOST], "server"])):
-        plugins = SimpleNamespace(register=lambda plugin, name: None)
-        pytest_plugin.pytest_configure(SimpleNamespace(getoption=given.get, pluginmanager=plugins, **workers))  # type: ignore[arg-type]
-        assert told == expected
 
 
 def test_a_gpu_node_has_a_shard_for_each_few_cases_and_worker(monkeypatch: pytest.MonkeyPatch) -> None:

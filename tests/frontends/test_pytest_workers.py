@@ -8,26 +8,33 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import hypothesis
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
-from bitverdict.harness.frontends import pytest_options
+from bitverdict.harness.frontends import pytest_options, pytest_plugin, pytest_shards
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed, database
 from bitverdict.harness.frontends.pytest_plugin import (
     pytest_collection_modifyitems,
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
+from bitverdict.harness.lab.large_gemm import operands as large_operands
+from bitverdict.harness.lab.pytest_large import large_nodes
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.shrink import KernelFailed
 from bitverdict.harness.workers import forkserver
 from bitverdict.harness.workers.gpu_lease import NEED
+from tests.support.vector_add import HOST
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -73,7 +80,8 @@ def test_workers_begin_with_the_contracts_and_take_of_each_other(monkeypatch: py
     for worker, order in (("", "abcd"), ("gw0", "bdac")):
         monkeypatch.setenv("PYTEST_XDIST_WORKER", worker) if worker else monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
         found = list(items)
-        pytest_collection_modifyitems(found)  # type: ignore[arg-type]
+        config = SimpleNamespace(getoption=lambda name: ["emulated:sm_90"])
+        pytest_collection_modifyitems(config, found)  # type: ignore[arg-type]
         assert "".join(item.name for item in found) == order
     for asked, taken in (("load", "WorkStealingScheduling"), ("loadfile", "NoneType"), ("no", "NoneType")):
         option = {"dist": asked, "tx": ["popen"] * 2}
@@ -88,6 +96,84 @@ class OnlyDrawn(VectorAdd):
         return []
 CONTRACT = OnlyDrawn(fault="wrong")
 """
+
+
+def test_a_session_on_gpus_asks_for_them_once_and_starts_servers_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 15 workers each would ask the driver by a process of its own, and start its server when it has collected."""
+    told: list[object] = []
+    for name in ("check_targets", "check_database"):
+        monkeypatch.setattr(pytest_plugin, name, lambda config: None)
+    monkeypatch.setattr(pytest_plugin, "targets", lambda: [HOST])
+    monkeypatch.setattr(pytest_plugin, "show_workers", told.append)
+    monkeypatch.setattr(pytest_plugin, "start_early", lambda: told.append("server"))
+    monkeypatch.setattr(pytest_plugin, "share_server", told.append)
+    monkeypatch.setattr(pytest_plugin, "server_to_share", lambda: {"address": "there"})
+    monkeypatch.setattr(pytest_plugin, "_start_judging", lambda config: told.append("worker"))
+    given = {"--bv-profile": "quick", "--bv-target": ["cuda"]}
+    config = SimpleNamespace(getoption=lambda name, default=None: given.get(name, default))
+    here, elsewhere = (
+        SimpleNamespace(config=config, workerinput={}, gateway=SimpleNamespace(spec=SimpleNamespace(popen=popen)))
+        for popen in (True, False)
+    )
+    for node in (here, elsewhere):
+        pytest_plugin.pytest_configure_node(node)
+    server = {"address": "there"}
+    for told_by_xdist, expected in (
+        ({}, [[HOST]]),
+        ({"workerinput": elsewhere.workerinput}, [[HOST], "server", "worker"]),
+        ({"workerinput": here.workerinput}, [[HOST], "server", "worker", server, "worker"]),
+    ):
+        plugins = SimpleNamespace(register=lambda plugin, name: None)
+        pytest_plugin.pytest_configure(SimpleNamespace(**vars(config), pluginmanager=plugins, **told_by_xdist))  # type: ignore[arg-type]
+        assert told == expected
+
+
+CONTROLLER = """
+import sys
+import bitverdict.harness.frontends.pytest_plugin
+print(sorted({"torch", "triton", "hypothesis"} & sys.modules.keys()))
+"""
+
+
+def test_a_process_that_judges_nothing_imports_no_torch() -> None:
+    """pytest-xdist's controller took 4.7 s to start its workers, while 15 of 16 cores had nothing to do."""
+    done = subprocess.run([sys.executable, "-c", CONTROLLER], capture_output=True, text=True, cwd=CHECKOUT, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_worker_begins_with_large_products_or_a_long_contract() -> None:
+    """Of 16 workers 4 keep the GPU busy from the beginning, each with neighbours, which share operands. All have as many tests."""
+
+    class Item(SimpleNamespace):
+        __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def test(**params: object) -> Any:
+        return Item(callspec=SimpleNamespace(params=params))
+
+    stems = ("add", "block_scaled_matmul", "matmul", *"abcde")
+    nodes = [test(node=Node(stem, "cuda:0", shard, 16)) for shard in range(16) for stem in stems]
+    large, others = [test(large_node=place) for place in range(40)], [Item() for _ in range(32)]
+    order: list[Any] = pytest_shards.dealt([*others, *nodes, *large], 16)
+    assert len(order) == 200 and set(map(id, order)) == set(map(id, [*others, *nodes, *large]))
+    ends = [0, *accumulate((200 + place) // 16 for place in range(16))]  # as pytest-xdist counts
+    stretches = [order[begin:end] for begin, end in pairwise(ends)]
+    judged = [[each.callspec.params for each in stretch if hasattr(each, "callspec")] for stretch in stretches]
+    assert [[params.get("large_node") for params in stretch[:10]] for stretch in judged[:4]] == [
+        list(range(first, first + 10)) for first in (0, 10, 20, 30)
+    ]
+    assert [stretch[0]["node"].stem for stretch in judged[4:]] == ["block_scaled_matmul"] * 12
+    assert [stretch[1]["node"].stem for stretch in judged[4:]] == ["block_scaled_matmul"] * 4 + ["matmul"] * 8
+    assert pytest_shards.dealt([*others, *nodes, *large], 1)[:40] == large == pytest_shards.dealt(large, 3)
+
+
+def test_cases_of_one_type_and_size_follow_each_other_and_draw_once() -> None:
+    """Most of them multiply the same in another configuration: a draw of 8192 x 8192 is 1 to 2 s of a core."""
+    nodes = [node for node in large_nodes("64x32x48,128x128x64", 1, ["cuda:0"]) if node.kind in ("fp16", "bf16")]
+    kinds = [(node.kind, large_operands.size_of(node.case.problem)) for node in nodes]
+    assert [key for key, _ in groupby(kinds)] == sorted(set(kinds), reverse=True) and len(kinds) > 2 * len(set(kinds))
+    names = ("matmul-fp16-0-128", "matmul-fp16-1-128")
+    first, second = (large_operands.operands(node.case) for node in nodes if str(node).startswith(names))
+    assert first["a"].codes is second["a"].codes and first["b"].codes is second["b"].codes
 
 
 def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,6 @@ from bitverdict.harness.lab.large_gemm import held_words
 from bitverdict.harness.lab.large_gemm import operands as large_operands
 from bitverdict.harness.lab.large_gemm.cases import cases, judge_large, tutorial_cases
 from bitverdict.harness.lab.large_gemm.row_numbers import run_of, sample
-from bitverdict.harness.lab.pytest_large import large_nodes
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import ExpectedOutput
@@ -136,16 +134,6 @@ def test_fp32_by_multiply_adds_is_asked_of_up_to_2_to_the_30_products(k: int, as
     """The reference takes one K after the other; what docs/benchmarks.md tells of is 4096x2048x128."""
     made = [case for case in cases([(4096, 2048, k)], HOPPER) if getattr(case.problem, "precision", "") == "ieee"]
     assert len(made) == asked
-
-
-def test_cases_of_one_type_and_size_follow_each_other_and_draw_once() -> None:
-    """Most of them multiply the same in another configuration: a draw of 8192 x 8192 is 1 to 2 s of a core."""
-    nodes = [node for node in large_nodes("64x32x48,128x128x64", 1, ["cuda:0"]) if node.kind in ("fp16", "bf16")]
-    kinds = [(node.kind, large_operands.size_of(node.case.problem)) for node in nodes]
-    assert [key for key, _ in groupby(kinds)] == sorted(set(kinds), reverse=True) and len(kinds) > 2 * len(set(kinds))
-    names = ("matmul-fp16-0-128", "matmul-fp16-1-128")
-    first, second = (large_operands.operands(node.case) for node in nodes if str(node).startswith(names))
-    assert first["a"].codes is second["a"].codes and first["b"].codes is second["b"].codes
 
 
 def test_drawn_codes_are_the_same_whatever_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,6 +238,74 @@ def test_a_server_imports_while_idle_and_leaves_no_socket() -> None:
     assert imported == "imported" and not Path(address).parent.exists(), done.stderr
 
 
+ASKER = """
+import json, sys, time
+from pathlib import Path
+from bitverdict.harness.workers import forkserver as ours
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.pool import WorkerPool
+from tests.support.vector_add import HOST, case
+ours.PRELOADED_MODULES[:] = []
+ours.share_server(json.loads(sys.argv[1]))
+with WorkerPool(journal=Journal(Path(sys.argv[2], "j.jsonl"))) as pool:
+    pool.prepare([HOST])
+    for line in (1, 2):
+        print(pool.judge(case(0), HOST).decision, pool.slots[0, "host"].process.pid, flush=True)
+        input()
+"""
+
+
+@pytest.mark.share(2)
+def test_a_worker_of_a_shared_server_ends_with_who_asked_or_is_replaced(tmp_path: Path) -> None:
+    """Its parent is the server, which goes on where the process that asked is killed: the worker ends even
+    where it reads no more of its pipe. Where the server is killed, that process has one of its own."""
+
+    def ask() -> tuple[subprocess.Popen, int]:
+        words = [sys.executable, "-c", ASKER, json.dumps(shared), str(tmp_path)]
+        asker = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT)
+        assert asker.stdout is not None
+        decision, worker = asker.stdout.readline().split()
+        assert decision == "pass"
+        return asker, int(worker)
+
+    def wait_for_end(process: int) -> None:
+        end = time.monotonic() + 60
+        while (
+            Path(f"/proc/{process}/stat").exists()
+            and Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        ):
+            assert time.monotonic() < end, "lives on"
+            time.sleep(0.05)
+
+    server = subprocess.Popen(
+        [sys.executable, "-c", SHARING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT
+    )
+    assert server.stdout is not None
+    shared = json.loads(server.stdout.readline())
+    killed, worker = ask()
+    assert int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1]) == shared["pid"]
+    os.kill(worker, signal.SIGSTOP)
+    killed.kill()
+    wait_for_end(worker)
+    asker, worker = ask()
+    os.kill(shared["pid"], signal.SIGKILL)
+    wait_for_end(worker)
+    out, _ = asker.communicate("\n\n", timeout=120)
+    assert out.split()[0] == "pass" and int(out.split()[1]) != worker
+    for process in (killed, server):
+        process.communicate(timeout=60)
+
+
+SHARING = """
+import json
+from multiprocessing import forkserver
+from bitverdict.harness.workers import forkserver as ours
+ours.PRELOADED_MODULES[:] = ["bitverdict.harness.workers.garbage_pause"]
+print(json.dumps(ours.server_to_share() | {"pid": forkserver._forkserver._forkserver_pid}), flush=True)
+input()
+"""
+
+
 FORKED_SERVER = """
 import os, sys
 from multiprocessing import forkserver

@@ -16,13 +16,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Outcome
-from bitverdict.harness.workers import forkserver
+from bitverdict.harness.workers import forkserver, warmup
 from bitverdict.harness.workers import process as workers
 from bitverdict.harness.workers import slot as slots
 from bitverdict.harness.workers.journal import Journal
@@ -71,6 +73,32 @@ def test_a_standby_worker_takes_over_after_a_fault_and_another_is_started(pool: 
     assert pool.judge(case(n=2), FRAGILE).decision is Decision.PASS
     assert pool.slots[0, "cuda:0"].process.pid == next_one.process.pid
     assert len(waiting(pool)) == 2  # after a fault all wait
+
+
+def test_a_pool_can_do_without_a_standby_worker_until_the_first_fault(tmp_path: Path) -> None:
+    """As those of pytest-xdist do: one for each of its workers is as many contexts again. The folder of their logs is made."""
+    with WorkerPool(journal=Journal(tmp_path / "runs/run.jsonl"), standbys=2, calm=0) as pool:
+        pool.prepare([FRAGILE])
+        prepared = pool.slots[0, "cuda:0"].process.pid
+        assert pool.judge(case(n=1), FRAGILE).decision is Decision.PASS
+        assert pool.slots[0, "cuda:0"].process.pid == prepared and not waiting(pool)
+        pool.judge(case("fault"), FRAGILE)
+        pool.judge(case(n=2), FRAGILE)
+        assert len(waiting(pool)) == 2
+
+
+def test_a_worker_sleeps_while_its_gpu_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA by itself looks again and again: of large products' 496 s of the processor on an H200 80 were that."""
+    calls: list[tuple] = []
+    functions = {name: lambda *given, name=name: calls.append((name, *given[1:])) for name in ("cuInit", "cuDeviceGet", SETS_FLAGS)}
+    monkeypatch.setattr(warmup.ctypes, "CDLL", lambda name: SimpleNamespace(**functions))
+    warmup.sleep_while_the_gpu_works(0)
+    assert calls == [("cuInit",), ("cuDeviceGet", 0), (SETS_FLAGS, 4)]
+    monkeypatch.setattr(warmup.ctypes, "CDLL", Mock(side_effect=OSError))
+    warmup.sleep_while_the_gpu_works(0)
+
+
+SETS_FLAGS = "cuDevicePrimaryCtxSetFlags_v2"
 
 
 def test_faults_in_a_row_cost_one_worker_each(pool: WorkerPool) -> None:
