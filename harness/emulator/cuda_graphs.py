@@ -17,9 +17,8 @@ from bitverdict.harness.emulator.cuda_tensors import (
     Watches,
     WatchGroup,
     tensors_in,
-    unanswered_call_fault,
 )
-from bitverdict.harness.emulator.faults import raise_for_the_launcher
+from bitverdict.harness.emulator.faults import raise_for_the_launcher, unanswered_call_fault
 from bitverdict.harness.emulator.gpu_operators import PoisonedMemory
 from bitverdict.harness.model.torch_internals import FunctionModesOff, OpOverload
 

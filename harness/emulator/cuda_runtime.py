@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from triton._C import libtriton
 
 from bitverdict.harness.emulator.cuda_graphs import CUDAGraph, GraphContext, is_capturing
 from bitverdict.harness.emulator.cuda_tensors import (
@@ -32,9 +33,9 @@ from bitverdict.harness.emulator.cuda_tensors import (
     Placement,
     implement_operator,
     on_gpu,
-    unanswered_call_fault,
 )
-from bitverdict.harness.emulator.faults import raise_for_the_launcher
+from bitverdict.harness.emulator.faults import raise_for_the_launcher, unanswered_call_fault
+from bitverdict.harness.emulator.gpu_only_operators import CublasLt
 from bitverdict.harness.emulator.gpu_random import GENERATORS, GpuRandom, PhiloxState
 from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, legacy_type
 from bitverdict.harness.model import torch_internals
@@ -595,6 +596,7 @@ _OTHER_REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (FakeTensorMode, "from_tensor", _fake),
     (*torch_internals.STRIDED_ALLOCATION, _empty_strided),
     (*torch_internals.TRACING_START, _answer(None)),
+    *((cublas, "CublasLt", CublasLt) for cublas in [getattr(getattr(libtriton, "nvidia", None), "cublas", None)] if cublas),
     (torch.backends.cudnn, "is_acceptable", _answer(False)),  # a CUDA build has it, and the operators of the host do without
 )
 """What torch's own Python functions, and generated code, ask beside `torch.cuda`."""

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
-from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
+from bitverdict.harness.emulator.faults import raise_for_the_launcher, unanswered_call_fault
 from bitverdict.harness.emulator.gpu_only_operators import GPU_ONLY
 from bitverdict.harness.emulator.tensor_types import KINDS, legacy_type
 from bitverdict.harness.model import torch_internals
@@ -36,11 +36,6 @@ from bitverdict.harness.model.torch_internals import (
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 MIXED_DEVICES_MESSAGE = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
-
-
-def unanswered_call_fault(call: str) -> EmulatedFault:
-    """The fault for a call that only a real GPU can answer; it names the call."""
-    return EmulatedFault("error", f"{call}: the emulated GPU does not answer this call; judge this launcher on a real GPU")
 
 
 def on_gpu(device: torch.device | str | int | None) -> bool:

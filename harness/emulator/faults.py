@@ -37,6 +37,11 @@ class EmulatedFault(Exception):
         return type(self), (self.outcome, self.message, self.location, self.details)
 
 
+def unanswered_call_fault(call: str) -> EmulatedFault:
+    """The fault for a call that only a real GPU can answer; it names the call."""
+    return EmulatedFault("error", f"{call}: the emulated GPU does not answer this call; judge this launcher on a real GPU")
+
+
 class TooLarge(EmulatedFault):
     """A launch that takes more than an emulated GPU gives it."""
 

@@ -1,15 +1,16 @@
-"""Operators of ATen that torch has for CUDA alone, computed on the CPU: histograms of integers, and products with a type of their
-own for the result (`torch.mm(a, b, out_dtype=torch.float32)`)."""
+"""What is there for CUDA alone, computed on the CPU: ATen's histograms of integers, its products with a type of their own for the
+result (`torch.mm(a, b, out_dtype=torch.float32)`), and Triton's handle of cuBLAS."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from bitverdict.harness.emulator.faults import raise_for_the_launcher
+from bitverdict.harness.emulator.faults import raise_for_the_launcher, unanswered_call_fault
+from bitverdict.harness.model.protocols import for_the_launcher
 from bitverdict.harness.model.torch_internals import OpOverload, OpOverloadPacket
 
 _aten = torch.ops.aten
@@ -47,6 +48,26 @@ def _product(packet: OpOverloadPacket, *operands: Any, out: torch.Tensor | None 
     return product if out is None else out.resize_(product.shape).copy_(product)
 
 
+class CublasLt:
+    """Triton's handle of cuBLAS (`triton._C.libtriton.nvidia.cublas`): products are summed in fp32 and rounded once."""
+
+    def __init__(self, workspace: torch.Tensor) -> None:
+        """No memory is taken of `workspace`."""
+
+    def matmul(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+        """c (m, n) = a (m, k) times b (n, k) transposed."""
+        for_the_launcher(c.copy_, for_the_launcher(torch.mm, a.float(), b.float().T))
+
+    def gemm(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, alpha: float, beta: float) -> None:
+        """d = alpha times that product + beta times c."""
+        for_the_launcher(d.copy_, for_the_launcher(torch.addmm, c.float(), a.float(), b.float().T, alpha=alpha, beta=beta))
+
+    def block_scaled_matmul_mxfp8(self, *_: torch.Tensor) -> NoReturn:
+        raise unanswered_call_fault("a block-scaled product of cuBLAS")
+
+    block_scaled_matmul_nvfp4 = block_scaled_matmul_mxfp8
+
+
 PRODUCTS: dict[OpOverload, Callable[..., torch.Tensor]] = {
     getattr(packet, overload): partial(_product, packet)
     for packet in (_aten.mm, _aten.bmm, _aten.addmm, _aten.baddbmm)
@@ -56,4 +77,4 @@ PRODUCTS: dict[OpOverload, Callable[..., torch.Tensor]] = {
 """With a type for the result, where this torch has them. They are rounded once, whoever calls them."""
 GPU_ONLY: dict[OpOverload, Callable[..., torch.Tensor]] = {_aten.histc.default: _histogram, **PRODUCTS}
 
-__all__ = ["GPU_ONLY", "PRODUCTS"]
+__all__ = ["GPU_ONLY", "PRODUCTS", "CublasLt"]

@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from triton._C.libtriton import nvidia
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.gpu_operators import WideOperators
+from bitverdict.harness.judge.classify import raised_by
 
 
 def test_memory_is_what_tensors_of_the_device_hold() -> None:
@@ -97,6 +99,25 @@ def test_a_product_with_a_type_for_its_result_is_not_rounded_to_its_operands(nam
         with pytest.raises(RuntimeError, match="out_dtype must be the same as input dtype or fp32"):
             product(c, a, b, out_dtype=torch.float64)
     assert not any(watch.left for watch in watches)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])
+def test_tritons_handle_of_cublas_gives_products_that_are_rounded_once(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(shape, generator=generator).to(dtype) for shape in ((5, 16), (7, 16)))
+    c, unrounded = torch.ones(5, 7).half(), a.float() @ b.float().T
+    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False)):
+        cublas = nvidia.cublas.CublasLt(torch.empty(32, device="cuda", dtype=torch.uint8))
+        product, total = torch.empty(5, 7, device="cuda", dtype=torch.float16), torch.empty(5, 7, device="cuda")
+        cublas.matmul(a.cuda(), b.cuda(), product)
+        cublas.gemm(a.cuda(), b.cuda(), c.cuda(), total, 0.5, 2.0)
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as raised:
+            cublas.matmul(a.cuda(), b[:, 1:].cuda(), product)
+        with pytest.raises(EmulatedFault, match=r"block-scaled product of cuBLAS: the emulated GPU does not answer"):
+            cublas.block_scaled_matmul_mxfp8(a, b, product, c, c)
+    assert torch.equal(product.cpu(), unrounded.half()) and raised_by(raised.value) == ""
+    assert torch.equal(total.cpu(), torch.addmm(c.float(), a.float(), b.float().T, alpha=0.5, beta=2.0))
+    assert nvidia.cublas.CublasLt.__module__ != cublas.__module__
 
 
 def test_an_operator_of_gpus_alone_is_not_answered() -> None:
