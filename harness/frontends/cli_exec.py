@@ -86,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         EmulationTally,
         architecture_of,
         is_unjudged,
+        spare_collections,
         traceback_text,
     )
     from bitverdict.harness.report.launch_replay import scripts
@@ -102,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     session = EmulatedSession([arguments.target], arguments.schedules, files, numerics=arguments.numerics, limit=arguments.limit)
     status = 0
     session.enter()
+    spare_collections()
     try:
         program()
     except SystemExit as end:

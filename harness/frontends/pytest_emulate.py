@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.emulator import EmulatedFault
-from bitverdict.harness.frontends.emulated_session import EmulatedSession, EmulationTally, at_the_kernel, details_of
+from bitverdict.harness.frontends.emulated_session import (
+    EmulatedSession,
+    EmulationTally,
+    at_the_kernel,
+    details_of,
+    spare_collections,
+)
 from bitverdict.harness.model.usage import UsageError
 
 TARGET = "emulated_target"
@@ -38,6 +44,9 @@ class EmulatePlugin:
         if len(self.session.targets) > 1:
             metafunc.fixturenames.append(TARGET)
             metafunc.parametrize(TARGET, self.session.targets)
+
+    def pytest_collection_finish(self) -> None:
+        spare_collections()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:

@@ -29,6 +29,7 @@ FAULTS = ("stray_read", "stray_write", "race", "misaligned_address", "deadlock",
 OUTCOMES = {name: name.replace("_", " ") for name in FAULTS} | {"tickets": "stray write"}
 SUITE = """
 import functools
+import gc
 import json
 
 import pytest
@@ -60,6 +61,12 @@ def test_faulty(kernel, x):
 @gpu
 def test_right(x):
     torch.testing.assert_close(launch(suite_kernels.doubled, x), 2 * x)
+
+
+@gpu
+def test_garbage(x):
+    launch(suite_kernels.doubled, x)
+    assert gc.get_freeze_count() > 100_000  # what was imported
 
 
 @gpu
@@ -237,6 +244,7 @@ def test_right_tests_pass_and_own_failures_fail(suite: tuple[str, dict]) -> None
     printed, report = suite
     for arch in ("sm_80", "sm_90"):
         assert f"PASSED test_theirs.py::test_right[{arch}]" in printed
+        assert f"PASSED test_theirs.py::test_garbage[{arch}]" in printed
         assert f"PASSED test_theirs.py::test_autocast[{arch}]" in printed
         assert f"PASSED test_theirs.py::test_weight_gradient_of_layer_norm[{arch}]" in printed
         assert f"FAILED test_theirs.py::test_own_failure[{arch}]" in printed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class UnknownOpcode(Exception):
     """An opcode, or a form of it, that is not executed here; the message names it."""
 
 
+@cache
 def bits(kind: str) -> int:
     """Width of a type of PTX: 32 for "f32", 1 for "pred"."""
     return _BITS.get(kind) or int(re.sub(r"\D", "", kind))
