@@ -4,6 +4,7 @@ keeps launches of it as files, and `replay_launch` runs one."""
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import traceback
 from pathlib import Path
@@ -121,6 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
             status = 3
             session.note_unanswered(error)
         traceback.print_exception(error)
+    gc.unfreeze()  # as at the end of pytest
     has_swallowed_fault = session.swallowed_fault() is not None
     tally = EmulationTally()
     tally.add(session.take(" ".join(words)))

@@ -6,6 +6,7 @@ that has the terminal adds it up.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,7 @@ class EmulatePlugin:
 
     def pytest_unconfigure(self) -> None:
         self.session.close()
+        gc.unfreeze()  # or Triton's bindings take what is left at the end of Python for a leak
 
 
 def load(config: pytest.Config, targets: list[str], schedules: int, *, numerics: bool, limit: str) -> None:

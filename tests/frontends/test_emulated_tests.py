@@ -180,7 +180,9 @@ def _run_suite(folder: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.returncode == 1 and "leaked" not in done.stderr, (
+        done.stdout + done.stderr
+    )  # which Triton's bindings say of what is frozen
     (folder / "printed.txt").write_text(done.stdout)
 
 
