@@ -100,7 +100,8 @@ EXAMINED = (
     "collected for torchvision, or the extension. Ours, fixed since: `kernel.device_caches` had no entry of torch's device 0, "
     "for which test_engram asks.",
     "triton_kernels: ours, fixed since: constants of base 2, and `ex2.approx.ftz` before a sum, were refused. test_topk imports"
-    " Proton, which was left out of the package there. Gluon's tutorials 07 to 14 load cuBLAS when they are imported.",
+    " Proton, which was left out of the package there. Gluon's tutorials 07 to 14 did not import without cuBLAS, whose handle "
+    "is answered since.",
     "Triton's language tests: theirs are a store past X of one element in test_annotations, and three tests whose programs "
     "meet: two load and store one word (the same word, so that nothing shows), and one takes a lock by a relaxed "
     "compare-and-swap. Ours, fixed since: a function that makes a tensor descriptor made one for all of its calls, copies "
@@ -108,6 +109,16 @@ EXAMINED = (
     "called the harness's (five, refused in the table). What failed asks for a newer Triton than 3.7.1 (frontend), "
     "FileCheck, or a process of its own, which has no emulated GPU; of test_histogram's machine code, and of persistent "
     "matmuls that are too large, the cause was not read.",
+    "Triton's plain tutorials as `bitverdict exec --target sm_90 FILE`, benchmarks included, Triton 3.7.1, at 373d088f to "
+    "1f086aa4, two cores beside other work: to their end come 01 (58 s), 03 (73 s), 04 (7 s), 11 (63 s) and, where "
+    "libdevice lies beside the checkout, 07 (10 s); what was too large of their benchmarks has the time NaN. 05 ends in the"
+    " race of its lock that upstream_tutorials.md names (21 s). 02 and 06 had not ended after 400 s, in which 06 mostly "
+    "draws the operands of benchmarks, and 08 not after 70 s. 10 asks for another GPU. 09 ends at its warp-specialised "
+    "kernel, not judged: the compiler initialises four pairs of mbarriers that nothing uses at one place of shared memory, "
+    "without invalidating one first.",
+    "Ten files of fla's, run again one small case of each function, 45 to 60 s a test, at 1f086aa4 (ttt, titans, wall_attn,"
+    " backends, dplr_tilelang, intracard_cache, cache, gdn_kernels, lightning_attn, solve_tril): 23 pass, 4 are too large, "
+    "none is refused.",
 )
 """What was read of the results, for the page."""
 
