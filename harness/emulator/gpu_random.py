@@ -21,6 +21,7 @@ from bitverdict.harness.model.torch_internals import OpOverload, identity_of, na
 
 _MULTIPLIERS, _WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 _THREADS_OF_BLOCK = 256
+_BLOCK = 1 << 13  # threads drawn for at once: the temporaries stay in the second-level cache
 _LOW = np.uint64(0xFFFFFFFF)
 _UNIT, _TURN = np.float32(2.0**-32), np.float32(2.0**-32 * 6.2831855)
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -40,19 +41,28 @@ _FUNCTIONS = {
 
 def philox(seed: int, threads: np.ndarray, counter: int) -> np.ndarray:
     """(n, 4) words (uint32): the block number `counter` of each of `threads` (n,), as cuRAND's subsequences are."""
-    words = [np.full(threads.shape, part, np.uint64) for part in (counter & 0xFFFFFFFF, counter >> 32)]
-    words += [threads & _LOW, threads >> np.uint64(32)]
+    words = np.empty((threads.size, 4), np.uint32)
+    for start in range(0, threads.size, _BLOCK):
+        some = slice(start, start + _BLOCK)
+        words[some].T[:] = _philox_block(seed, threads[some], counter)
+    return words
+
+
+def _philox_block(seed: int, threads: np.ndarray, counter: int) -> tuple[np.ndarray, ...]:
+    """The four words of each of `threads`."""
+    word0, word1 = (np.full(threads.shape, part, np.uint32) for part in (counter & 0xFFFFFFFF, counter >> 32))
+    word2, word3 = (part.astype(np.uint32) for part in (threads & _LOW, threads >> np.uint64(32)))
     keys = [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF]
     for _ in range(10):
-        low, high = (np.uint64(factor) * word for factor, word in zip(_MULTIPLIERS, words[::2], strict=True))
-        words = [
-            (high >> np.uint64(32)) ^ words[1] ^ np.uint64(keys[0]),
-            high & _LOW,
-            (low >> np.uint64(32)) ^ words[3] ^ np.uint64(keys[1]),
-            low & _LOW,
+        products = [
+            np.multiply(word, np.uint64(factor), dtype=np.uint64).view(np.uint32)
+            for word, factor in zip((word0, word2), _MULTIPLIERS, strict=True)
         ]
+        (low0, low2), (high0, high2) = ([each[half::2] for each in products] for half in (0, 1))
+        word0, word1 = high2 ^ word1 ^ np.uint32(keys[0]), low2
+        word2, word3 = high0 ^ word3 ^ np.uint32(keys[1]), low0
         keys = [(key + step) & 0xFFFFFFFF for key, step in zip(keys, _WEYL, strict=True)]
-    return np.stack(words, -1).astype(np.uint32)
+    return word0, word1, word2, word3
 
 
 class PhiloxState:
