@@ -56,7 +56,12 @@ LARGE, NOT_RUN, NOT_KNOWN = "too large", "not run", "not known"
 ENDED, NOT_COLLECTED = "process ended", "not collected"
 TO_THE_END = (PASSED, FAILED, FOUND)
 WAYS = "cold", "warm", "interpreter"
-IMPORTED_ONCE = "torch._dynamo", "torch.distributed.tensor", "bitverdict.harness.emulator"  # by a session, with what lies below
+IMPORTED_ONCE = (  # by a session, with what lies below
+    "torch._dynamo",
+    "torch.distributed.tensor",
+    "bitverdict.harness.emulator",
+    "bitverdict.harness.ptx_machine",
+)
 EXAMINED = (
     "Missed, layer_norm's variance with its padding lanes: a value, no access. It adds mean²/1023, below the test's tolerance.",
     "Missed, glu's first half read without its mask: what is read is the second half, which the launch was given too, and lies "
@@ -215,35 +220,69 @@ class ForkedTests:
             if state["state"] == LARGE:
                 within(self.limits.seconds, lambda: torn_down(item, nextitem))
         self.spent += seconds
-        self.tell({"test": item.nodeid, "seconds": round(seconds, 3), **state})
+        self.tell({"test": item.nodeid, "seconds": round(seconds, 4), **state})
         return True
+
+
+class LaunchClock:
+    """The processor seconds that launches took in this process, since somebody set them to 0."""
+
+    seconds, is_inside = 0.0, False
+
+    def watch(self, place: str, name: str) -> None:
+        """Time the method `name` of the class at `place` (module:name), by which kernels are launched."""
+        module, _, owner_name = place.partition(":")
+        owner = getattr(importlib.import_module(module), owner_name)
+        launch = getattr(owner, name)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if self.is_inside:
+                return launch(*args, **kwargs)
+            self.is_inside, begun = True, time.process_time()
+            try:
+                return launch(*args, **kwargs)
+            finally:
+                self.seconds, self.is_inside = self.seconds + time.process_time() - begun, False
+
+        setattr(owner, name, timed)
+
+
+LAUNCHES = LaunchClock()
 
 
 def within(seconds: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What `call` gives, or *too large* where it is ended after `seconds` of the processor."""
     over = []
+    begun = time.process_time()
 
     def end(*_: object) -> None:
+        left = seconds - (time.process_time() - begun)
+        if left > 0.01:
+            signal.setitimer(signal.ITIMER_REAL, left)
+            return
         over.append(True)
+        signal.setitimer(signal.ITIMER_REAL, 1.0)  # again each second: the test may catch it
         raise TimeoutError
 
-    before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)  # again each second: the test may catch it
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # of the processor would round the clock of processes to ticks
     try:
         state = call()
     except TimeoutError:
         state = {}
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     return {"state": LARGE} if over else state
 
 
 def release_locks() -> None:
     """Release the locks of `multiprocessing` that a fork held when it ended: all forks share them, and this process holds none."""
+    gc.unfreeze()  # what is frozen is not listed
     for lock in [each for each in gc.get_objects() if isinstance(each, Lock)]:
         lock.acquire(block=False)
         lock.release()
+    gc.freeze()
 
 
 def size_of(item: Any) -> int:
@@ -262,6 +301,7 @@ def reports_of(item: Any, nextitem: Any) -> dict[str, Any]:
     """What one test came to, in the fork."""
     from _pytest.runner import runtestprotocol
 
+    LAUNCHES.seconds = 0.0
     reports = runtestprotocol(item, log=False, nextitem=nextitem)
     faults = [fault for report in reports for fault in getattr(report, "emulation", {}).get("faults", [])]
     counted = [report.emulation["launches"] for report in reports if hasattr(report, "emulation")]
@@ -275,7 +315,7 @@ def reports_of(item: Any, nextitem: Any) -> dict[str, Any]:
         state = REFUSED if "not judged" in said else SKIPPED
     else:
         state = WITHOUT_LAUNCH if counted and not sum(counted) else PASSED
-    return {"state": state, "said": said[:400], "launches": sum(counted)}
+    return {"state": state, "said": said[:400], "launches": sum(counted), "in_launches": round(LAUNCHES.seconds, 4)}
 
 
 def torn_down(item: Any, nextitem: Any) -> dict[str, Any]:
@@ -320,6 +360,9 @@ def in_suite(
     os.chdir(folder)
     sys.path[:0] = [str(Path(folder, each)) for each in path]
     results: list[dict[str, Any]] = []
+    LAUNCHES.watch(
+        *(("triton.runtime.interpreter:GridExecutor", "__call__") if way == "interpreter" else ("triton:JITFunction", "run"))
+    )
     plugins = [ForkedTests(limits, results.append, forks=way != "gpu" and limits.forks, prepare=prepare)]
     words = [*OPTIONS, "--rootdir", folder, "--confcutdir", folder, *(EMULATE if way == "emulate" else ()), *arguments]
     if way != "interpreter":
@@ -463,17 +506,19 @@ def beside_the_interpreter(compared: list[dict[str, Any]]) -> Iterator[str]:
                 continue
             states[tests[2]["state"]] += 1
             if tests[2]["state"] == PASSED or (tests[2]["state"] == LARGE and ended == {PASSED}):
-                seconds = functions.setdefault((each["suite"], name.partition("[")[0]), [0.0, 0.0, 0.0])
-                seconds[:] = [sum(pair) for pair in zip(seconds, (test["seconds"] for test in tests), strict=True)]
+                seconds = functions.setdefault((each["suite"], name.partition("[")[0]), [0.0] * 4)
+                taken = [*(test["seconds"] for test in tests), tests[2].get("in_launches", 0.0)]
+                seconds[:] = [sum(pair) for pair in zip(seconds, taken, strict=True)]
     if not functions:
         return
     yield "\n## Beside Triton's interpreter\n"
     others = ", ".join(f"{state} {count}" for state, count in states.most_common() if state != PASSED) or "all"
     yield f"Of {states.total()} tests that `--emulate` does not fail {states[PASSED]} pass in the interpreter ({others}):"
     yield f"{len(functions)} functions. Processor seconds of a test, its fixtures and its reference included; of one that is over"
-    yield "the limit, the limit:\n"
-    yield "| suite | cache | functions | median ratio | ratio of the sums | not slower | slower | or faster |"
-    yield "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |"
+    yield "the limit, the limit. The last column is the median ratio that launches would have which take no time, over the"
+    yield "functions that the interpreter comes to the end of: the rest is the test's own.\n"
+    yield "| suite | cache | functions | median ratio | ratio of the sums | not slower | slower | or faster | in no time |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | --- | --- | ---: |"
     for suite in (*dict.fromkeys(suite for suite, _ in functions), ""):
         mine = {name: seconds for (each, name), seconds in functions.items() if suite in ("", each)}
         for place, way in enumerate(WAYS[:2]):
@@ -483,7 +528,8 @@ def beside_the_interpreter(compared: list[dict[str, Any]]) -> Iterator[str]:
             named = (", ".join(each) if suite and each is shorter else "" for each in lists)  # the shorter list tells the other too
             whole = sum(seconds[2] for seconds in mine.values()) / sum(seconds[place] for seconds in mine.values())
             figures = f"{len(ratios)} | {statistics.median(ratios.values()):.1f} | {whole:.1f} | {not_slower} | {' | '.join(named)}"
-            yield f"| {suite or 'all'} | {way} | {figures} |"
+            without = [seconds[2] / (seconds[2] - seconds[3]) for seconds in mine.values() if 0 < seconds[3] < seconds[2]]
+            yield f"| {suite or 'all'} | {way} | {figures} | {statistics.median(without or [0]):.1f} |"
 
 
 def told(results: list[dict[str, Any]]) -> str:
