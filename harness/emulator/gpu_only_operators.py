@@ -33,7 +33,7 @@ def _histogram(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0)
 
 def _product(packet: OpOverloadPacket, *operands: Any, out: torch.Tensor | None = None, **factors: float) -> torch.Tensor:
     """The product of `operands`, of which the last is the type of the result: summed in fp32 at least, and rounded once.
-    RuntimeError where CUDA raises it. Source: ATen, native/cuda/Blas.cpp, `_addmm_dtype_out_cuda` and its like."""
+    RuntimeError where CUDA raises it. Source: ATen, native/cuda/Blas.cpp, the forms of addmm, mm and bmm with `dtype`."""
     *addend, a, b, dtype = operands
     if a.dtype != b.dtype:
         raise_for_the_launcher(RuntimeError(f"input dtypes must be the same, but got {a.dtype} and {b.dtype}"))

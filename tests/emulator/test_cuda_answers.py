@@ -78,7 +78,7 @@ _PRODUCTS: dict[str, Callable] = {
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("watches", [(), (WideOperators(),)])
 @pytest.mark.parametrize("name", _PRODUCTS)
-def test_a_product_with_a_type_for_its_result_is_not_rounded_to_its_operands(name: str, watches: tuple, dtype: torch.dtype) -> None:
+def test_a_product_of_another_type_is_not_rounded_to_its_operands(name: str, watches: tuple, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
     c, a, b = (torch.randn(shape, generator=generator).to(dtype) for shape in ((5, 7), (5, 9), (9, 7)))
     product = _PRODUCTS[name]

@@ -500,7 +500,7 @@ def test_triton_and_torch_have_one_number_of_the_gpu() -> None:
             torch.zeros(3, device=7)
 
 
-def test_what_a_kernel_is_compiled_to_is_kept_by_architecture_under_torchs_number() -> None:
+def test_compiled_kernels_are_kept_by_architecture_under_torchs_number() -> None:
     outside = doubled.device_caches
     for arch, capability in (("sm_90", 90), ("sm_100", 100), ("sm_90", 90)):
         with emulated(arch):

@@ -174,7 +174,7 @@ def test_on_a_gpu_a_model_stays_there_and_its_weights_go_over(tmp_path: Path) ->
     assert (wrong.decision, wrong.outcome) == (Decision.FAIL, Outcome.WRONG_MATHEMATICS), wrong
 
 
-def test_on_a_gpu_weights_of_ones_are_drawn_unless_the_model_has_others_of_its_own(tmp_path: Path) -> None:
+def test_on_a_gpu_weights_of_ones_are_drawn_unless_the_model_has_others(tmp_path: Path) -> None:
     ones = PROBLEM.replace("torch.randn(rows, 1)", "torch.ones(rows, 1)")
     left_out = MODEL_NEW.replace("self.scale, y", "torch.ones_like(self.scale), y")
     own = left_out.replace("super().__init__()", "super().__init__(); self.folded = [torch.ones(rows)]")
