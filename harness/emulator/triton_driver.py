@@ -21,6 +21,7 @@ import triton.experimental.gluon  # noqa: F401  (Triton imports it in a process'
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
+from triton.compiler.compiler import max_shared_mem
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
@@ -224,6 +225,7 @@ def driven(device: Device, tuning: str = "") -> Iterator[Device]:
     own = EmulatedDriver(device)
     before, hook = driver._active, knobs.runtime.add_stages_inspection_hook
     driver.set_active(own)
+    max_shared_mem.cache_clear()  # kept by the number of the device, which all emulated GPUs and the first real one share
     knobs.runtime.add_stages_inspection_hook = Stages()
     try:
         with (
@@ -238,6 +240,7 @@ def driven(device: Device, tuning: str = "") -> Iterator[Device]:
         raise
     finally:
         driver._active = before
+        max_shared_mem.cache_clear()
         knobs.runtime.add_stages_inspection_hook = hook
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.compiler.compiler import max_shared_mem
 from triton.runtime import driver
 from triton.runtime.errors import OutOfResources
 
@@ -38,6 +39,15 @@ def test_more_shared_memory_than_the_target_has_is_out_of_resources():
     with emulated("sm_80"), pytest.raises(OutOfResources) as raised:
         multiply(None, a, b, tile=(128, 256, 64), warps=8, stages=4)
     assert raised.value.limit == 163 * 1024 and raised.value.required > raised.value.limit
+
+
+def test_the_limit_of_shared_memory_is_that_of_the_gpu_that_is_entered():
+    """Triton keeps it by the number of the device, which the emulated GPUs of one process share."""
+    found = []
+    for arch in ("sm_80", "sm_90", "sm_80"):
+        with emulated(arch):
+            found.append(max_shared_mem(driver.active.get_current_device()))
+    assert found == [163 * 1024, 227 * 1024, 163 * 1024]
 
 
 def test_every_target_compiles_for_itself_and_the_same_target_only_once():
