@@ -24,10 +24,19 @@ class Enclosure:
     high: np.ndarray
 
     def join(self, low: np.ndarray, high: np.ndarray) -> Enclosure:
-        if self.low.size > FEW_ELEMENTS and 0 in low.strides and 0 in self.low.strides and self.low.shape == low.shape:
+        if self.low.shape == low.shape and has_repeats(self.low) and has_repeats(low):
             sides = [without_repeats(*pair) for pair in ((self.low, low), (self.high, high))]
             return Enclosure(*(np.broadcast_to(run(*each), low.shape) for run, each in zip((np.minimum, np.maximum), sides)))
         return Enclosure(np.minimum(self.low, low), np.maximum(self.high, high))
+
+
+def has_repeats(array: np.ndarray) -> bool:
+    """Whether a large `array` repeats its elements along an axis."""
+    return (
+        array.size > FEW_ELEMENTS
+        and 0 in array.strides
+        and any(not stride and length > 1 for stride, length in zip(array.strides, array.shape, strict=True))
+    )
 
 
 def without_repeats(*arrays: np.ndarray) -> Any:

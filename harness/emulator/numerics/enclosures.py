@@ -26,7 +26,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.faults import NotModelled
-from bitverdict.harness.emulator.numerics.enclosed_memory import FEW_ELEMENTS, EnclosedMemory, Enclosure, without_repeats
+from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory, Enclosure, has_repeats, without_repeats
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ INTEGER_KINDS = "ib"  # kinds of NumPy's types whose words are integers or truth
 def keys(words: np.ndarray) -> np.ndarray:
     """(...) int64 keys of `words`: floats (fp32 and fp64 as such, narrower formats as their codes), signed integers or truths."""
     words = np.asarray(words)
-    if words.size > FEW_ELEMENTS and 0 in words.strides:
+    if has_repeats(words):
         return np.broadcast_to(keys(without_repeats(words)), words.shape)
     if words.dtype.kind in INTEGER_KINDS:
         return words.astype(np.int64)
@@ -54,7 +54,7 @@ def keys(words: np.ndarray) -> np.ndarray:
 
 def words_of(word_keys: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The words of type `dtype` whose keys are `word_keys`."""
-    if word_keys.size > FEW_ELEMENTS and 0 in word_keys.strides:
+    if has_repeats(word_keys):
         return np.broadcast_to(words_of(without_repeats(word_keys), dtype), word_keys.shape)
     if dtype.kind in INTEGER_KINDS:
         return word_keys.astype(dtype)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
+from bitverdict.harness.emulator.numerics.enclosures import keys, words_of
 from tests.support.enclosed_kernels import N, open_sums, several  # noqa: F401
 
 PROGRAMS = 9
@@ -68,3 +70,10 @@ def test_a_later_launch_changes_in_place_what_an_earlier_one_left_open(kind: str
 def test_memory_that_a_batch_does_not_give_back_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EnclosedMemory, "become", lambda self, other: None)
     assert launched(["sum", "again"], batches=True)[0] != launched(["sum", "again"], batches=False)[0]
+
+
+def test_keys_and_words_of_many_rows_that_are_each_repeated() -> None:
+    """What remains without the repeats may be large itself."""
+    rows = np.broadcast_to(np.linspace(-3, 3, 2048, dtype=np.float32)[:, None], (2048, 3))
+    assert np.array_equal(keys(rows), keys(np.ascontiguousarray(rows)))
+    assert np.array_equal(words_of(keys(rows), rows.dtype), rows)
